@@ -2,10 +2,12 @@
 
 pub mod machines;
 pub mod network;
+pub mod snapshots;
 pub mod values;
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand, ValueEnum};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use values::{checked, memory, not_empty, policy, processor, user, variable, words};
@@ -17,12 +19,16 @@ Examples:
   ./hayate run -- /bin/sh -c 'ls -l / | wc -l; exit 7'
   ./hayate run --rootfs ./my-tree -- /usr/bin/my-program
   docker export my-container > my.tar; ./hayate run --rootfs my.tar -- /bin/sh
+  ./hayate run --image alpine:3 -- cat /etc/alpine-release
+  docker save my-image > my-image.tar; ./hayate run --image my-image.tar
+  ./hayate run --image oci:./layout:1.2 -e DEBUG=1 -- --verbose
   ./hayate run --with ./job:/job -- /job/start
   ./hayate run -p 8080:80 -- nginx -g 'daemon off;'
   ./hayate run --deterministic --timing -- /bin/true
   ./hayate run --log - --append trace=syscalls -- /bin/true
   ./hayate run --recycle all+text -- resource pools
   ./hayate run --mode supervisor -- mode list
+  ./hayate snapshot make s; ./hayate run --from s -- true
 
 Streams:
   When standard input and output are both terminals, the guest has one terminal: line editing,
@@ -71,7 +77,9 @@ Examples:
   ./hayate image build ./my-tree              an image of a folder
   ./hayate image build --off2f='/usr/bin/*'   the default image with converted programs
   ./hayate image build --recipe servers       nginx, Apache, redis, curl and the like
-  ./hayate image list";
+  ./hayate image list
+  ./hayate image pull alpine:3 ghcr.io/me/app
+  ./hayate image rm alpine:3; ./hayate image prune";
 
 /// Printed below the help of `build`.
 pub const BUILD_HELP: &str = "\
@@ -82,10 +90,33 @@ Examples:
 /// `run`.
 #[derive(Args, Clone)]
 pub struct Run {
+    /// Start from this snapshot instead of booting (`./hayate snapshot make`). The machine is the
+    /// snapshot's: only options about the program, its streams and the network go with it
+    #[arg(long, value_name = "SNAPSHOT", value_parser = values::name)]
+    pub from: Option<String>,
+
+    /// The options that the user gave, by their names here. Filled in by the program that reads the
+    /// command line: with `from`, an option that was given is not the same as its default.
+    #[arg(skip)]
+    pub given: BTreeSet<String>,
+
     /// The root file system: a folder, a tar archive (as `docker export` writes), or an ext4
     /// image [default: the image of Debian programs that `image build` makes]
     #[arg(long, value_name = "DIR|TAR|IMAGE")]
     pub rootfs: Option<PathBuf>,
+
+    /// Run a container image: its files are the root file system, and its configuration gives
+    /// program, environment, user, working directory and stop signal, as with `docker run`: CMD
+    /// replaces its arguments, and other options what they name. A reference is one of a registry
+    /// by Docker's rules; FILE is an archive of `docker save`, `docker export` or an OCI layout
+    /// (docs/containers.md)
+    #[arg(long, value_name = "REFERENCE|FILE[:NAME]|oci:DIR[:NAME]|oci-archive:FILE[:NAME]")]
+    #[arg(conflicts_with_all = ["rootfs", "from"], value_parser = NonEmptyStringValueParser::new())]
+    pub image: Option<String>,
+
+    /// Start WORD instead of the image's entrypoint, without the image's arguments; "" is none
+    #[arg(long, value_name = "WORD")]
+    pub entrypoint: Option<OsString>,
 
     /// Unpack the root file system into the guest's memory; the machine has no disk
     #[arg(long)]
@@ -110,9 +141,10 @@ pub struct Run {
     #[arg(long, short = 'w', value_name = "PATH", value_parser = checked(not_empty))]
     pub directory: Option<OsString>,
 
-    /// Run as this user and group, by number
-    #[arg(long, short, value_name = "UID[:GID]", default_value = "0", value_parser = user)]
-    pub user: (u32, u32),
+    /// Run as this user and group of the guest, each by name or number [default: root, or the
+    /// image's]
+    #[arg(long, short, value_name = "USER[:GROUP]", value_parser = user)]
+    pub user: Option<values::User>,
 
     /// Give the program a terminal even if standard input or output is not one
     #[arg(long, overrides_with = "no_tty")]
@@ -177,6 +209,11 @@ pub struct Machine {
     /// How QEMU runs the processor: kvm is fast, tcg works everywhere, auto uses kvm if it works
     #[arg(long, value_enum, default_value_t = Accel::Auto, env = "HAYATE_ACCEL")]
     pub accel: Accel,
+
+    /// The virtual machine monitor. For firecracker and cloud-hypervisor the machine is described
+    /// in a file, and what is missing to start it is said
+    #[arg(long, value_enum, default_value_t = Monitor::Qemu)]
+    pub vmm: Monitor,
 
     /// The board that QEMU models
     #[arg(long = "machine", value_enum, default_value_t = Board::Q35)]
@@ -257,6 +294,17 @@ pub enum Board {
     Q35,
     /// A minimal machine without PCI.
     Microvm,
+}
+
+/// What runs the machine.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Monitor {
+    /// QEMU.
+    Qemu,
+    /// Firecracker: the machine is described, and not started yet.
+    Firecracker,
+    /// Cloud Hypervisor: the machine is described, and not started yet.
+    CloudHypervisor,
 }
 
 /// When the addresses of programs are drawn at random.
@@ -413,9 +461,9 @@ pub enum ImageRequest {
         rootfs: Option<PathBuf>,
 
         /// Make another image of Debian packages instead, one that tests and experiments use:
-        /// compilers, or servers with their clients
+        /// compilers, debuggers, or servers with their clients
         #[arg(long, value_name = "NAME", conflicts_with = "rootfs")]
-        #[arg(value_parser = ["default", "compilers", "servers"])]
+        #[arg(value_parser = ["default", "compilers", "debuggers", "servers"])]
         recipe: Option<String>,
 
         /// Convert the programs and libraries whose path matches GLOB (all, without it) into two
@@ -428,6 +476,24 @@ pub enum ImageRequest {
     Path,
     /// List the images that are kept
     List,
+    /// Fetch container images, also those that are here, and make their disks; print their IDs
+    Pull {
+        /// References of registries, or what else `run --image` takes
+        #[arg(value_name = "IMAGE", required = true)]
+        images: Vec<String>,
+    },
+    /// Forget container images, and remove their disks and layers as far as no other needs them
+    Rm {
+        /// Names, or IDs (six digits or more)
+        #[arg(value_name = "IMAGE", required = true)]
+        images: Vec<String>,
+    },
+    /// Remove what no container image needs, and what is of files that have changed or are gone
+    Prune {
+        /// Forget all container images
+        #[arg(long, short)]
+        all: bool,
+    },
 }
 
 /// `build`.

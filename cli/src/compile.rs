@@ -54,9 +54,10 @@ const INIT: Product = Product {
 };
 
 /// Hayate's own programs in every guest.
-const PROGRAMS: [Product; 4] = [
+const PROGRAMS: [Product; 5] = [
     program("resource", &["guest/resource"]),
     program("mode", &["guest/mode", "guest/interface"]),
+    program("template", &["guest/template/src", "guest/interface"]),
     program("nvm", &["guest/nvm", "crates/off2f", "crates/off2f-tool"]),
     program("off2f", &["guest/off2f", "crates/off2f", "crates/off2f-tool"]),
 ];

@@ -5,14 +5,17 @@
 //! reads the command line and calls this crate, or the measuring tools in `measure/tools`, which
 //! stand on this crate. All decisions are made here: what to build, which image, which machine, how
 //! its streams are connected to the host's. Modules: [`arguments`] are the options, [`run`] one
-//! program in one machine, [`machines`] machines that stay, [`guest`] the machine and its session,
-//! [`image`] root file systems, [`off2f`] executables in two files, [`test`] the tests.
+//! program in one machine, [`machines`] machines that stay, [`snapshots`] machines that are saved,
+//! [`guest`] the machine and its session, [`vmm`] machines of other monitors, [`image`] root file
+//! systems, [`containers`] images of containers, [`off2f`] executables in two files, [`test`] the
+//! tests.
 //!
 //! Errors are one line on standard error that says what to do next; statuses are in [`failure`].
 #![forbid(unsafe_code)]
 
 pub mod arguments;
 pub mod compile;
+pub mod containers;
 mod cpio;
 pub mod failure;
 pub mod guest;
@@ -22,5 +25,7 @@ pub mod off2f;
 pub mod paths;
 pub mod progress;
 pub mod run;
+pub mod snapshots;
 pub mod test;
 mod tool;
+pub mod vmm;

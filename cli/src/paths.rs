@@ -51,6 +51,15 @@ pub fn writable(path: &Path, variable: &str) -> Result<()> {
     })
 }
 
+/// Takes the lock of a folder for a moment (flock(2)): it is held as long as the value lives.
+pub fn lock_folder(folder: &Path) -> Result<File> {
+    let path = folder.join(".lock");
+    let file = File::options().create(true).append(true).open(&path);
+    let file = file.with_context(|| format!("cannot open {}", path.display()))?;
+    file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
+    Ok(file)
+}
+
 /// Waits until no other command in this project holds the lock `name`, and returns the lock, which
 /// is held as long as the value lives. The tests, and people, run several commands at once in one
 /// project, and the first ones find nothing built. The kernel releases the lock with the process,

@@ -1,6 +1,8 @@
 //! `./hayate run`: one program in one machine.
 
-use crate::arguments::{Mode, Run};
+use crate::arguments::network::Net;
+use crate::arguments::{Accel, Machine, Mode, Monitor, Run};
+use crate::containers::{self, Container};
 use crate::failure::{self, Failure, USAGE};
 use crate::guest::log::Sink;
 use crate::guest::nvm::names_only_a_device;
@@ -8,7 +10,10 @@ use crate::guest::qemu::Qemu;
 use crate::guest::session::{End, Event, Outcome, Session, Streams};
 use crate::guest::{accel, backtrace, initramfs, network, processor, terminal};
 use crate::image::{convert, default};
+use crate::snapshots;
+use crate::vmm::{self, Vmm};
 use anyhow::{Context, Result, bail};
+use hayate_container_image::Configuration;
 use hayate_job::{Explain, Job, Mount, Root};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use std::ffi::OsStr;
@@ -32,6 +37,9 @@ pub const IN_SUPERVISOR_MODE: [&str; 3] = ["/run/hayate/bin/mode", "run", "--"];
 
 /// Boots a machine, runs the program, returns the exit status for the host.
 pub fn run(options: &Run) -> Result<u8> {
+    if options.from.is_some() {
+        return snapshots::clone::run(options);
+    }
     let began = Instant::now();
     let (outcome, shown) = boot(options, None)?;
     if options.timing {
@@ -46,8 +54,11 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
     let on_terminal = !options.no_tty && (options.tty || terminal::present());
     // Checked before anything is built: a wrong option is reported at once.
     check(options)?;
+    if let Some(vmm) = vmm::of(options.machine.vmm) {
+        return Err(describe(options, vmm)?);
+    }
     let sink = Sink::open(options.log.as_deref())?;
-    let Prepared { mut job, archive, qemu } = prepare(options, on_terminal)?;
+    let Prepared { mut job, archive, qemu, .. } = prepare(options, on_terminal)?;
     let deterministic = options.machine.deterministic;
     let input = if deterministic && !on_terminal { known_input()? } else { None };
     (job.input_along, job.explain) = (input.is_some(), explain);
@@ -65,6 +76,38 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
     Ok((outcome?, shown))
 }
 
+/// Describes the machine for another monitor than QEMU; returns why it is not started.
+fn describe(options: &Run, vmm: &dyn Vmm) -> Result<anyhow::Error> {
+    let mut options = options.clone();
+    check_foreign(&options.machine)?;
+    (options.machine.vmm, options.machine.accel) = (Monitor::Qemu, Accel::Tcg);
+    if !options.machine.network.is_chosen() {
+        options.machine.network.choose(Net::None);
+    }
+    let Prepared { job, archive, qemu, .. } = prepare(&options, false)?;
+    let initramfs = initramfs::make(&job, archive.as_deref(), None, &[], &qemu.boot.modules)?;
+    vmm::write(vmm, initramfs, |folder| qemu.describe(folder))
+}
+
+/// Refuses options that only QEMU understands.
+fn check_foreign(machine: &Machine) -> Result<()> {
+    let network = machine.network.net();
+    let text = if machine.deterministic {
+        "only QEMU counts instructions: leave --deterministic or --vmm out"
+    } else if machine.linux {
+        "--vmm describes machines for Hayate's kernel: leave --linux out"
+    } else if machine.nvm.is_some() {
+        "--vmm describes no non-volatile memory yet: leave --nvm out"
+    } else if !machine.qemu.is_empty() {
+        "--qemu is for QEMU: leave --qemu or --vmm out"
+    } else if !matches!(network, Net::None | Net::Tap(_)) {
+        "only QEMU has networks of its own: say --net tap:NAME or --net none"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::error(USAGE, text))
+}
+
 /// A machine whose files are made, and its job.
 pub struct Prepared {
     /// The job, with its disks and network.
@@ -73,15 +116,21 @@ pub struct Prepared {
     pub archive: Option<PathBuf>,
     /// The machine.
     pub qemu: Qemu,
+    /// The container image of its root file system.
+    pub container: Option<Container>,
 }
 
 /// Makes the images of a machine, and finds its kernel.
 pub fn prepare(options: &Run, on_terminal: bool) -> Result<Prepared> {
-    let (root, texts) = root(options)?;
+    let container = options.image.as_deref().map(containers::find).transpose()?;
+    let (root, texts) = root(options, container.as_ref())?;
     let with: Vec<_> = options.with.iter().map(|with| folder(with)).collect::<Result<_>>()?;
     let mut machine = options.machine.clone();
     if let Some(policy) = &options.recycle {
         machine.append.push(format!("recycle={policy}"));
+    }
+    if let Some(container) = &container {
+        containers::publish(&mut machine.network, &container.configuration)?;
     }
     network::choose(&mut machine)?;
     let mut qemu = accel::machine(&machine)?;
@@ -96,8 +145,10 @@ pub fn prepare(options: &Run, on_terminal: bool) -> Result<Prepared> {
         .into_iter()
         .map(|(image, path)| Ok(Mount { device: qemu.disk(&image)?, kind: "ext4".into(), path }))
         .collect::<Result<_>>()?;
-    let job = Job { root, mounts, network: qemu.network(), ..job(options, on_terminal) };
-    Ok(Prepared { job, archive, qemu })
+    let configuration = container.as_ref().map(|container| &container.configuration);
+    let job = job(options, configuration, on_terminal);
+    let job = Job { root, mounts, network: qemu.network(), ..job };
+    Ok(Prepared { job, archive, qemu, container })
 }
 
 /// Refuses options that contradict each other.
@@ -115,6 +166,15 @@ pub fn check(options: &Run) -> Result<()> {
         _ if linux && options.mode == Mode::Supervisor => {
             "--mode supervisor needs Hayate's kernel: leave --linux out"
         }
+        _ if options.entrypoint.is_some() && options.image.is_none() && options.from.is_none() => {
+            "--entrypoint replaces that of an image: name one by --image"
+        }
+        _ if options.machine.network.publish_all
+            && options.image.is_none()
+            && options.from.is_none() =>
+        {
+            "--publish-all publishes the ports of an image: name one by --image"
+        }
         _ if linux && options.recycle.is_some() => {
             "--recycle needs Hayate's kernel: leave --linux out"
         }
@@ -123,19 +183,31 @@ pub fn check(options: &Run) -> Result<()> {
     Err(Failure::error(USAGE, text))
 }
 
-/// Returns the job of the guest's init, without its disks.
-fn job(options: &Run, on_terminal: bool) -> Job {
+/// Returns the job of the guest's init, without its disks. What the command line leaves open the
+/// image says, if there is one.
+pub fn job(options: &Run, image: Option<&Configuration>, on_terminal: bool) -> Job {
     let streams = if on_terminal {
         let (rows, columns) = terminal::size();
         hayate_job::Streams::Terminal { rows, columns }
     } else {
         hayate_job::Streams::Separate
     };
+    let numbers = match &options.user {
+        Some(user) => user.numbers,
+        None => Some((0, 0)),
+    };
+    let own = image.map(|image| image.user.as_deref().unwrap_or("0"));
+    let named = options.user.as_ref().map(|user| &user.text[..]).or(own);
+    let named = named.filter(|_| image.is_some() || numbers.is_none());
+    let directory = options.directory.as_ref().map(|path| path.as_bytes());
+    let own = image.and_then(|image| image.directory.as_ref()).map(|path| path.as_bytes());
     Job {
-        arguments: arguments(options),
-        environment: environment(options, on_terminal),
-        directory: options.directory.as_ref().map(|path| path.as_bytes().to_vec()),
-        user: options.user,
+        arguments: arguments(options, image),
+        environment: environment(options, image, on_terminal),
+        directory: directory.or(own).map(<[u8]>::to_vec),
+        user: numbers.unwrap_or_default(),
+        account: named.map(|name| name.as_bytes().to_vec()),
+        stop_signal: image.and_then(|image| image.stop_signal),
         hostname: "hayate".into(),
         root: Root::Memory,
         mounts: Vec::new(),
@@ -167,11 +239,13 @@ enum RootFile {
 }
 
 /// Returns the root file system, and the texts of its programs if they are converted.
-fn root(options: &Run) -> Result<(RootFile, Option<PathBuf>)> {
-    if let (Some(glob), true) = (&options.off2f, options.rootfs.is_some() || !options.in_memory) {
-        let split = match &options.rootfs {
-            Some(path) => convert::split(path, glob, options.in_memory)?,
-            None => default::DEFAULT.split(glob)?,
+fn root(options: &Run, container: Option<&Container>) -> Result<(RootFile, Option<PathBuf>)> {
+    let own = options.rootfs.is_some() || container.is_some();
+    if let (Some(glob), true) = (&options.off2f, own || !options.in_memory) {
+        let split = match (container, &options.rootfs) {
+            (Some(container), _) => container.split(glob, options.in_memory)?,
+            (None, Some(path)) => convert::split(path, glob, options.in_memory)?,
+            (None, None) => default::DEFAULT.split(glob)?,
         };
         let source = if options.in_memory {
             RootFile::Archive(split.image)
@@ -181,12 +255,19 @@ fn root(options: &Run) -> Result<(RootFile, Option<PathBuf>)> {
         return Ok((source, Some(split.nvm)));
     }
     let whole = |source| (source, None);
+    if let Some(container) = container {
+        return if options.in_memory {
+            container.initramfs().map(RootFile::Archive).map(whole)
+        } else {
+            container.disk().map(RootFile::Disk).map(whole)
+        };
+    }
     match (&options.rootfs, options.in_memory) {
         (Some(path), true) => convert::initramfs(path).map(RootFile::Archive).map(whole),
         (Some(path), false) => convert::disk(path).map(RootFile::Disk).map(whole),
         (None, false) => default::DEFAULT.get().map(RootFile::Disk).map(whole),
         (None, true) => {
-            let text = "--in-memory needs --rootfs: a folder, a tar or a cpio archive";
+            let text = "--in-memory needs --image or --rootfs: a folder, a tar or a cpio archive";
             Err(Failure::error(USAGE, text))
         }
     }
@@ -216,34 +297,53 @@ fn folder(with: &OsStr) -> Result<(PathBuf, Vec<u8>)> {
 }
 
 /// Returns the words that init starts.
-fn arguments(options: &Run) -> Vec<Vec<u8>> {
-    let before = match options.mode {
-        Mode::User => &[][..],
-        Mode::Supervisor => &IN_SUPERVISOR_MODE[..],
+pub fn arguments(options: &Run, image: Option<&Configuration>) -> Vec<Vec<u8>> {
+    let words: Vec<_> = options.command.iter().map(|word| word.as_bytes().to_vec()).collect();
+    let words = match image {
+        Some(image) => image.words(options.entrypoint.as_deref().map(OsStr::as_bytes), &words),
+        None => words,
     };
-    let before = before.iter().map(|word| word.as_bytes());
-    before.chain(options.command.iter().map(|word| word.as_bytes())).map(<[u8]>::to_vec).collect()
+    if options.mode == Mode::User || words.is_empty() && image.is_some() {
+        return words;
+    }
+    let before = IN_SUPERVISOR_MODE.iter().map(|word| word.as_bytes().to_vec());
+    before.chain(words).collect()
 }
 
-fn environment(options: &Run, on_terminal: bool) -> Vec<Vec<u8>> {
+/// Returns the program's environment: that of Hayate, or of the image, and what the user sets.
+fn environment(options: &Run, image: Option<&Configuration>, on_terminal: bool) -> Vec<Vec<u8>> {
     let mut variables: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     let mut set = |name: &[u8], value: &[u8]| {
         variables.retain(|(known, _)| known != name);
         variables.push((name.to_vec(), value.to_vec()));
     };
     set(b"PATH", PATH.as_bytes());
-    let (home, name) = match options.user.0 {
-        0 => ("/root", "root"),
-        1000 => ("/home/user", "user"),
-        _ => ("/", "nobody"),
+    let user = options.user.as_ref();
+    let (home, name) = match user.map_or(Some((0, 0)), |user| user.numbers) {
+        // The guest knows the user's home, and in an image no more is said.
+        _ if image.is_some() => (None, None),
+        None => (None, user.and_then(|user| user.text.split(':').next())),
+        Some((0, _)) => (Some("/root"), Some("root")),
+        Some((1000, _)) => (Some("/home/user"), Some("user")),
+        Some(_) => (Some("/"), Some("nobody")),
     };
-    set(b"HOME", home.as_bytes());
-    set(b"USER", name.as_bytes());
-    set(b"LOGNAME", name.as_bytes());
-    set(b"LANG", b"C.UTF-8");
+    for (key, value) in [("HOME", home), ("USER", name), ("LOGNAME", name)] {
+        if let Some(value) = value {
+            set(key.as_bytes(), value.as_bytes());
+        }
+    }
+    if image.is_none() {
+        set(b"LANG", b"C.UTF-8");
+    }
     if on_terminal {
-        let kind = std::env::var_os("TERM").unwrap_or_else(|| "vt100".into());
-        set(b"TERM", kind.as_bytes());
+        set(b"TERM", &terminal_kind());
+    }
+    for (name, value) in image
+        .into_iter()
+        .flat_map(|image| &image.environment)
+        .filter_map(|text| text.split_once('='))
+    {
+        set(name.as_bytes(), value.as_bytes());
     }
     for given in &options.env {
         let bytes = given.as_bytes();
@@ -257,6 +357,15 @@ fn environment(options: &Run, on_terminal: bool) -> Vec<Vec<u8>> {
         }
     }
     variables.into_iter().map(|(name, value)| [name, value].join(&b'=')).collect()
+}
+
+fn terminal_kind() -> Vec<u8> {
+    std::env::var_os("TERM").map_or_else(|| b"vt100".to_vec(), |kind| kind.as_bytes().to_vec())
+}
+
+/// The variable with the kind of this command's terminal.
+pub fn terminal_variable() -> Vec<u8> {
+    [b"TERM=".as_slice(), &terminal_kind()].concat()
 }
 
 /// Returns the program's whole input if it is known before the machine starts: a file of at most
@@ -359,7 +468,7 @@ pub fn conclude(outcome: &Outcome, shown: bool) -> Result<u8> {
 
 /// Prints where the time went: on the host's clock, and by the kernel's own account. `before`: from
 /// the start of this program to that of QEMU.
-fn print_timing(outcome: &Outcome, before: Duration) {
+pub fn print_timing(outcome: &Outcome, before: Duration) {
     let host = |name: &str, time: Duration| {
         eprintln!("  {:>10.1} ms  {name}", time.as_secs_f64() * 1e3);
     };

@@ -14,7 +14,7 @@
 //! | [`net`] | IPv4 and IPv6: TCP, UDP, ICMP; the packets between sockets |
 //! | [`vfs`] | paths, mounts, inodes, open files, descriptors, locks |
 //! | [`page_cache`] | contents of files as pages in memory |
-//! | [`drivers`] | disks, console, entropy, network, persistent memory |
+//! | [`drivers`] | disks, console, entropy, network, persistent memory, balloon |
 //! | [`schedule`] | run queues, sleep and wake, timers |
 //! | [`reclaim`] | the order of giving up memory when frames run out; growth that can fail |
 //! | [`machine`] | the machine layer: boot, traps, page tables, frames, user memory |
@@ -107,6 +107,12 @@ fn handlers() -> Handlers {
             schedule::attend();
             process::attend(regs);
         },
+        traced_call: syscall::traced::dispatch,
+        traced_return: || {
+            if let Some(thread) = process::try_current() {
+                process::tracing::stop::load_debug_registers(&thread);
+            }
+        },
     };
     if !process::starts::is_wanted() {
         return handlers;
@@ -161,6 +167,7 @@ fn threaded() {
     process::init();
     recycle::spaces::init();
     recycle::empty_spaces::init();
+    recycle::heirs::init();
     recycle::regions::init();
     recycle::stacks::init();
     recycle::programs::init();
@@ -171,6 +178,8 @@ fn threaded() {
     vfs::caller::register(vfs::caller::Caller {
         credentials: || process::current().credentials(),
         identity: || process::current().identity(),
+        process: || process::try_current().map_or(0, |thread| thread.process().id()),
+        limit: |resource| process::current().process().limit(resource),
         read_from_device: |bytes| {
             if let Some(thread) = process::try_current() {
                 thread.moved.read_from_device(bytes);

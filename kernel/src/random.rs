@@ -11,15 +11,19 @@
 //! There is no "not ready yet": in a virtual machine of today the hardware generator is available
 //! from the first instruction, and under `-icount` with a fixed seed all of this repeats exactly.
 //!
+//! The cipher is a loop around one block (`chacha20`, its portable part): four blocks side by side
+//! (`rand_chacha`) are seven times the code, which a restored machine translates anew before its
+//! first program runs.
+//!
 //! Lock order: a processor's own generator, then the one for all.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::{Rng, SeedableRng};
 use hayate_machine::cpu::PerCpu;
 use hayate_machine::sync::{Once, SpinLock};
 use hayate_machine::{per_cpu, time};
-use rand_chacha::ChaCha20Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
 
 /// Bytes returned between two new keys.
 const RENEWAL: usize = 64 << 10;

@@ -21,8 +21,16 @@ pub const MEMORY: u64 = 8;
 /// programs pay nothing. A program that runs here afterwards traps once, and may then read the
 /// counter again ([`cpu::allow_tsc`](crate::cpu::allow_tsc)).
 pub const NO_TSC: u64 = 16;
+/// Attention bit: the execution's system calls are looked at before they are served
+/// ([`set_guard`](crate::trap::set_guard)). It stays set while the execution runs: each return to
+/// the program loads the entry for that, so that switches to other programs pay nothing.
+pub const GUARDED: u64 = 32;
+/// Attention bit: the program is traced (`ptrace(2)`). It stays set as long as that holds. Each
+/// return to the program makes its system calls enter by another way ([`crate::trap`]'s `traced`),
+/// so that the entry of other programs tests nothing.
+pub const TRACED: u64 = 64;
 /// Attention bits from here up are free for the kernel.
-pub const FIRST_FREE: u64 = 32;
+pub const FIRST_FREE: u64 = 128;
 
 /// The two words that the returns to a program test. Both are zero if a program in ring 0 can go on
 /// at once, so the gate tests both at once.

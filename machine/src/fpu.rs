@@ -36,6 +36,12 @@ pub fn from_signal_bytes(bytes: &[u8]) -> bool {
     with_own(|state| state.load_signal_bytes(bytes)).unwrap_or(false)
 }
 
+/// Loads the state of the context that runs here from the form of a core file. False: `bytes` is
+/// not [valid](FpuState::is_valid), and the context keeps its old state.
+pub fn from_core_bytes(bytes: &[u8]) -> bool {
+    with_own(|state| state.load_core_bytes(bytes)).unwrap_or(false)
+}
+
 fn with_own<R>(work: impl FnOnce(&FpuState) -> R) -> Option<R> {
     context::with_running(|flow| flow?.fpu().map(work))
 }

@@ -244,6 +244,38 @@ impl FpuState {
         Some(if features().xsave { features().xcr0 } else { 3 })
     }
 
+    /// Whether `bytes`, in the form of a core file, can be loaded: no reserved bit of MXCSR and of
+    /// the header is set.
+    pub fn is_valid(bytes: &[u8]) -> bool {
+        let word = |at: usize| {
+            bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+        };
+        if bytes.len() != FpuState::core_size()
+            || word(24) & !MXCSR_MASK.load(Ordering::Relaxed) != 0
+        {
+            return false;
+        }
+        let used = u64::from(word(LEGACY)) | u64::from(word(LEGACY + 4)) << 32;
+        // Compacted images and reserved bits fault.
+        !features().xsave
+            || used & !features().xcr0 == 0
+                && bytes[LEGACY + 8..LEGACY + 64].iter().all(|byte| *byte == 0)
+    }
+
+    pub(crate) fn load_core_bytes(&self, bytes: &[u8]) -> bool {
+        if !FpuState::is_valid(bytes) {
+            return false;
+        }
+        self.write_initial();
+        // SAFETY: the area has at least as many bytes, and is not being written or read now.
+        unsafe {
+            core::ptr::copy_nonoverlapping(bytes.as_ptr(), self.area.as_ptr(), bytes.len());
+        }
+        self.changed();
+        self.restore();
+        true
+    }
+
     pub(crate) fn load_signal_bytes(&self, bytes: &[u8]) -> bool {
         if bytes.len() < LEGACY {
             return false;

@@ -19,7 +19,7 @@ use crate::cpu::{self, PerCpu};
 use crate::layout::PAGE_SIZE;
 use crate::mailbox::{self, INBOX};
 use crate::sync::{Once, relax};
-use crate::{apic, per_cpu};
+use crate::{apic, attention, per_cpu};
 
 /// The TLB entries that a shootdown removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +80,7 @@ const ALL: u64 = 1;
 const GLOBAL: u64 = 3;
 const LEAVE: u64 = 5;
 const MODE: u64 = 7;
+const LOOK: u64 = 9;
 
 fn flush(start: u64, end: u64) {
     match start {
@@ -103,6 +104,7 @@ fn flush(start: u64, end: u64) {
                 (actions.follow_mode)();
             }
         }
+        LOOK => attention::raise(attention::RESCHEDULE),
         _ => (start..end).step_by(4096).for_each(|page| tlb::flush(VirtAddr::new_truncate(page))),
     }
 }
@@ -119,6 +121,11 @@ pub(crate) fn shootdown(cpus: u64, what: TlbFlush) {
         TlbFlush::Leave { root } => (LEAVE, root),
         TlbFlush::Mode => (MODE, 0),
     };
+    request(cpus, start, end);
+}
+
+/// Lets the CPUs in mask `cpus` do what a request with these words asks, and returns when all have.
+fn request(cpus: u64, start: u64, end: u64) {
     let me = 1u64 << cpu::id();
     let others = cpus & !me & cpu::online_mask();
     if others != 0 {
@@ -150,6 +157,13 @@ pub fn synchronise(mask: u64) {
     // This asks for the flush of a page that is never mapped: only the request matters.
     shootdown(mask & !(1 << cpu::id()), TlbFlush::Range { start: 0, end: PAGE_SIZE as u64 });
     fence(Ordering::SeqCst);
+}
+
+/// Makes the other processors look at what is wanted of their executions ([`attention`]) before
+/// they go on in a program. When this returns, none of them is in a program without having looked.
+pub fn look_again() {
+    fence(Ordering::SeqCst);
+    request(cpu::online_mask() & !(1 << cpu::id()), LOOK, 0);
 }
 
 fn bits(mut mask: u64) -> impl Iterator<Item = usize> {

@@ -15,7 +15,7 @@ use crate::layout::DIRECT_MAP;
 use crate::stack::KernelStack;
 use crate::{acpi, apic, kernel_tables, loader, time, trap, warn};
 
-pub use crate::ipi::{reschedule, synchronise};
+pub use crate::ipi::{look_again, reschedule, synchronise};
 pub use crate::mailbox::poll;
 
 /// Physical address of the trampoline; its page number is the start-up interrupt's vector.

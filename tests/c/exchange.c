@@ -191,6 +191,46 @@ TEST_TIMES(nobody_looks_into_a_set_user_id_program_while_it_begins, 4) {
         FAIL("status %#x: 0x200 is memory of a set-user-id program in a stranger's hands", status);
 }
 
+/* Stops in each program of a chain. */
+HELPER(stops_and_goes_on) {
+    raise(SIGSTOP);
+    int left = atoi(argv[1]);
+    if (left == 0) return 0;
+    go_on("./plain", "stops_and_goes_on", left - 1);
+    return 97;
+}
+
+/* A file about the inside of a program tells nothing of the programs that the process executes
+ * later, not even of the same one again. */
+TEST(an_open_map_belongs_to_one_execution) {
+    static const char *const names[] = {"maps", "smaps", "environ"};
+    enum { NAMES = sizeof names / sizeof names[0], PROGRAMS = 6 };
+    make_programs();
+    pid_t pid = FORK();
+    if (pid == 0) go_on("./plain", "stops_and_goes_on", PROGRAMS - 1);
+    int files[PROGRAMS][NAMES];
+    char text[256];
+    for (int program = 0; program < PROGRAMS; program++) {
+        int status;
+        CHECK_EQ(OK(waitpid(pid, &status, WUNTRACED)), pid);
+        CHECK(WIFSTOPPED(status));
+        for (int name = 0; name < NAMES; name++) {
+            char path[64];
+            snprintf(path, sizeof path, "/proc/%d/%s", pid, names[name]);
+            files[program][name] = OK(open(path, O_RDONLY | O_CLOEXEC));
+            CHECK(OK(pread(files[program][name], text, sizeof text, 0)) > 0);
+            for (int old = 0; old < program; old++) {
+                ssize_t read = pread(files[old][name], text, sizeof text, 0);
+                if (read > 0)
+                    FAIL("%s of program %d tells %zd bytes of program %d", names[name], old, read,
+                         program);
+            }
+        }
+        OK(kill(pid, SIGCONT));
+    }
+    EXITS(pid, 0);
+}
+
 /* ---- descriptors ---------------------------------------------------------------------------- */
 
 HELPER(has_not) {

@@ -17,15 +17,6 @@ struct echo {
     uint16_t sum, id, sequence;
     char data[24];
 };
-static uint16_t sum_of(const void *data, size_t size) {
-    const unsigned char *b = data;
-    uint32_t sum = 0;
-    for (size_t i = 0; i < size; i++)
-        sum += i % 2 ? b[i] : (uint32_t)b[i] << 8;
-    while (sum >> 16)
-        sum = (sum & 0xffff) + (sum >> 16);
-    return htons((uint16_t)~sum);
-}
 static struct echo request(int type, int id, int sequence) {
     struct echo e = {(uint8_t)type, 0, 0, htons((uint16_t)id), htons((uint16_t)sequence), "data"};
     e.sum = sum_of(&e, sizeof e);

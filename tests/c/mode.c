@@ -3,6 +3,8 @@
 #define AREA "mode"
 #include "harness.h"
 #include "../../guest/interface/include/hayate.h"
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <ucontext.h>
 
@@ -693,4 +695,68 @@ TEST(calls_go_on_under_the_watchdog) {
         for (int i = 0; i < 20000; i++) CHECK_EQ(syscall(SYS_getpid), own);
         OK(clock_gettime(CLOCK_MONOTONIC, &now));
     } while (now.tv_sec < begin.tv_sec + 3);
+}
+
+/* getppid fails with this error from here on; all else is allowed. */
+static void filter(int error) {
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {sizeof code / sizeof *code, code};
+    OK(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0));
+}
+
+static long asks(void) {
+    return syscall(SYS_getppid);
+}
+
+TEST(a_filter_ends_it) {
+    supervisor();
+    /* Often enough that the call's site is turned. */
+    for (int i = 0; i < 300; i++)
+        CHECK(asks() > 0);
+    CHECK_EQ(ring(), 0);
+    filter(41);
+    CHECK_EQ(ring(), 3);
+    for (int i = 0; i < 300; i++)
+        ERR(asks(), 41);
+    ERR(switch_supervisor(0, 0), EPERM);
+    ERR(switch_supervisor(0, KEEP), EPERM);
+    CHECK_EQ(ring(), 3);
+    IN_CHILD(ERR(asks(), 41); ERR(switch_supervisor(0, 0), EPERM); CHECK_EQ(ring(), 3));
+}
+
+TEST(a_filter_of_one_that_shares_the_space_ends_it) {
+    supervisor();
+    pid_t child = vfork();
+    if (child == 0) {
+        filter(42);
+        _exit(ring() == 3 && asks() == -1 && switch_supervisor(getppid(), 0) == -1 ? 0 : 1);
+    }
+    EXITS(child, 0);
+    CHECK_EQ(ring(), 3);
+    /* For as long as the space lasts. */
+    CHECK(asks() > 0);
+    ERR(switch_supervisor(0, 0), EPERM);
+    CHECK_EQ(ring(), 3);
+}
+
+static _Atomic int stop;
+static void *switches(void *arg) {
+    while (!stop)
+        if (switch_supervisor(0, KEEP) == -1 && errno != EPERM)
+            FAIL("switch_supervisor: %m");
+    return arg;
+}
+
+TEST(a_filter_and_a_switch_at_the_same_time) {
+    begin();
+    for (int i = 0; i < 30; i++)
+        IN_CHILD(pthread_t thread; ZERO(pthread_create(&thread, NULL, switches, NULL));
+                 for (int j = 0; j < 20; j++) OK(switch_supervisor(0, 0));
+                 filter(43); for (int j = 0; j < 50; j++) ERR(asks(), 43);
+                 stop = 1; ZERO(pthread_join(thread, NULL)); CHECK_EQ(ring(), 3));
 }

@@ -258,4 +258,17 @@ static UNUSED void own_network(void) {
     NEEDS_OWN_MACHINE();
 }
 
+/* ---- checksums ------------------------------------------------------------------------------- */
+
+/* The Internet checksum (RFC 1071), in the order of the network. */
+static UNUSED uint16_t sum_of(const void *data, size_t size) {
+    const unsigned char *b = data;
+    uint32_t sum = 0;
+    for (size_t i = 0; i < size; i++)
+        sum += i % 2 ? b[i] : (uint32_t)b[i] << 8;
+    while (sum >> 16)
+        sum = (sum & 0xffff) + (sum >> 16);
+    return htons((uint16_t)~sum);
+}
+
 #endif

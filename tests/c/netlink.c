@@ -528,6 +528,8 @@ TEST(interfaces_are_changed_by_the_privileged) {
         ERR(ioctl(s, SIOCSIFFLAGS, &r), EPERM);
         r.ifr_addr.sa_family = AF_INET;
         ERR(ioctl(s, SIOCSIFADDR, &r), EPERM);
+        r.ifr_hwaddr.sa_family = 772; /* ARPHRD_LOOPBACK */
+        ERR(ioctl(s, SIOCSIFHWADDR, &r), EPERM);
     });
     NEEDS_CAPABILITY(CAP_NET_ADMIN);
     own_network();
@@ -540,6 +542,12 @@ TEST(interfaces_are_changed_by_the_privileged) {
     CHECK_EQ(r.ifr_mtu, 1500);
     r.ifr_mtu = 65536;
     OK(ioctl(t, SIOCSIFMTU, &r));
+    /* An address of another kind of hardware (`dev_set_mac_address`). */
+    r.ifr_hwaddr.sa_family = 1; /* ARPHRD_ETHER */
+    ERR(ioctl(t, SIOCSIFHWADDR, &r), EINVAL);
+    struct ifreq none = request_of("none0");
+    none.ifr_hwaddr.sa_family = 1;
+    ERR(ioctl(t, SIOCSIFHWADDR, &none), ENODEV);
     /* Down it drops what is sent, in silence: its addresses stay, its queue is the noop_qdisc. */
     int u = udp_socket(AF_INET), port = port_of(u);
     OK(ioctl(t, SIOCGIFFLAGS, &r));

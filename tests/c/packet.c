@@ -65,15 +65,6 @@ static ssize_t next(int s, size_t skip, int port) {
             return n;
     }
 }
-static uint16_t sum_of(const void *data, size_t size) {
-    const unsigned char *b = data;
-    uint32_t sum = 0;
-    for (size_t i = 0; i < size; i++)
-        sum += i % 2 ? b[i] : (uint32_t)b[i] << 8;
-    while (sum >> 16)
-        sum = (sum & 0xffff) + (sum >> 16);
-    return htons((uint16_t)~sum);
-}
 
 TEST(packet_sockets_are_for_the_privileged) {
     NEEDS_ROOT();

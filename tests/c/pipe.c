@@ -620,8 +620,10 @@ TEST(the_largest_pipe_of_a_user_can_be_set) {
 TEST(pipes_of_a_user_with_many_are_small) {
     NEEDS_OWN_MACHINE();
     long soft = setting(FS "pipe-user-pages-soft"), hard = setting(FS "pipe-user-pages-hard");
-    CHECK_EQ(soft, 16384);
-    CHECK(hard == 0 || hard > soft); /* none on Linux, a part of memory elsewhere */
+    long pages = OK(sysconf(_SC_PHYS_PAGES));
+    /* As pipe(7) has them, whatever memory there is; or an eighth and a quarter of a small one. */
+    CHECK(soft == 16384 || (soft < 16384 && soft == pages / 8));
+    CHECK(hard == 0 || hard == pages / 4);
     if (!set(FS "pipe-user-pages-soft", 33) || !set(FS "pipe-user-pages-hard", 37))
         SKIP("not root");
     OK(chmod(".", 0777));

@@ -1,13 +1,19 @@
 /*
  * Runs every test program beside itself: static/, dynamic/ and programs/.
  *
- *   runall [--list] [--jobs N] [FILTER...]
+ *   runall [--list] [--jobs N | --images] [FILTER...]
  *
  * FILTER is a part of SUITE/AREA::CASE, for example `static/`, `mem::` or `programs/`. A script in
  * programs/ is one case: exit status 0 passes, 77 skips. Lines of the programs are passed on with
  * the suite's name in front; the verdict is the exit status (0 none failed, 1 some, 2 usage).
  *
  * With --jobs N up to N programs run at once; each one's output is kept together.
+ *
+ * With --images, in Hayate, each program is started five times: with a policy that keeps no images,
+ * so that everything begins at its first instruction, and then four times with one that does, so
+ * that it is noted, recorded, recorded again and begun at its image. A start that prints something
+ * else than the first one, or ends in another way, is a failure; so is a run in which no program
+ * began at an image.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -39,7 +45,7 @@ static char base[PATH_MAX];
 static char **filters;
 static int filter_count, time_limit = 600;
 static long passed, failed, skipped;
-static bool listing;
+static bool listing, from_images;
 
 struct program {
     const char *suite;
@@ -193,16 +199,21 @@ static bool drain(struct job *job) {
     return true;
 }
 
-/* After the end of the output: the status, and for a script its one line. */
-static void finish(struct job *job, bool late) {
+/* After the end of the output: waits for the program, whose status it returns. */
+static int ended(struct job *job, bool late) {
     int status = 0;
-    char line[2048], why[200] = "";
     close(job->out);
     if (late)
         kill(-job->pid, SIGKILL);
     while (waitpid(job->pid, &status, 0) == -1 && errno == EINTR)
         ;
     kill(-job->pid, SIGKILL);
+    return status;
+}
+
+/* What is said of a program that has ended: its lines, for a script one line. */
+static void report(struct job *job, int status, bool late) {
+    char line[2048], why[200] = "";
     const struct program *p = job->program;
     bool script = !strcmp(p->suite, "programs");
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -244,6 +255,10 @@ static void finish(struct job *job, bool late) {
     free(job->text);
 }
 
+static void finish(struct job *job, bool late) {
+    report(job, ended(job, late), late);
+}
+
 /* Does the program have a case that a filter wants? Returns how: 0 none, 1 all, 2 some. */
 static int selected(const struct program *p, char names[][200], int *count, int max) {
     char full[300];
@@ -275,8 +290,90 @@ static int selected(const struct program *p, char names[][200], int *count, int 
     return *count ? 2 : 0;
 }
 
+/* Sets what the kernel keeps of ended programs. */
+static bool keep(const char *policy) {
+    int fd = open("/proc/hayate/policy", O_WRONLY | O_CLOEXEC);
+    bool done = fd != -1 && write(fd, policy, strlen(policy)) == (ssize_t)strlen(policy);
+    if (fd != -1)
+        close(fd);
+    return done;
+}
+
+/* The starts that began at an image since boot: the third word of the line of images. */
+static long begun(void) {
+    char line[256];
+    long count = -1;
+    FILE *pools = fopen("/proc/hayate/pools", "re");
+    while (pools && fgets(line, sizeof line, pools))
+        if (sscanf(line, "image %*d %ld", &count) == 1)
+            break;
+    if (pools)
+        fclose(pools);
+    return count;
+}
+
+/* Starts a program, and waits for its end and all that it prints, which `job` holds then, ended by
+ * NUL. Returns false if it did not start or did not end in time. */
+static bool whole(struct job *job, const struct program *p, const char *argument, int *status) {
+    if (!start(job, p, argument))
+        return false;
+    bool late = false;
+    for (;;) {
+        struct pollfd fd = {job->out, POLLIN, 0};
+        late = now() > job->deadline;
+        if (late || (poll(&fd, 1, 1000) > 0 && !drain(job)))
+            break;
+    }
+    *status = ended(job, late);
+    if (job->text)
+        job->text[job->size] = 0;
+    return !late;
+}
+
+/* Compares what a start printed with what the first one did, line by line, and names the first line
+ * that differs. Returns false if one does. */
+static bool prints_the_same(const struct program *p, int number, const char *first, const char *text) {
+    while (*first || *text) {
+        size_t was = strcspn(first, "\n"), is = strcspn(text, "\n");
+        if (was != is || memcmp(first, text, was)) {
+            dprintf(1, "test %s/%s ... FAILED (start %d printed '%.*s', not '%.*s')\n", p->suite,
+                    p->name, number, (int)is, text, (int)was, first);
+            failed++;
+            return false;
+        }
+        first += was + (first[was] == '\n');
+        text += is + (text[is] == '\n');
+    }
+    return true;
+}
+
+/* With --images: the verdicts are those of the start without images, which the four others have to
+ * repeat. */
+static void run_five_times(const struct program *p, const char *argument) {
+    struct job first, other;
+    int status = 0, again = 0;
+    keep("full");
+    bool good = whole(&first, p, argument, &status);
+    bool same = keep("full+image");
+    for (int number = 2; good && same && number <= 5; number++) {
+        bool ends = whole(&other, p, argument, &again);
+        same = prints_the_same(p, number, first.text ? first.text : "", other.text ? other.text : "");
+        free(other.text);
+        if (same && (!ends || again != status)) {
+            dprintf(1, "test %s/%s ... FAILED (start %d ended with %#x, not %#x)\n", p->suite, p->name,
+                    number, again, status);
+            failed++, same = false;
+        }
+    }
+    report(&first, status, !good);
+}
+
 static void run_alone(const struct program *p, const char *argument) {
     struct job job;
+    if (from_images && !listing) {
+        run_five_times(p, argument);
+        return;
+    }
     if (!start(&job, p, argument)) {
         failed++;
         dprintf(1, "test %s/%s ... FAILED (cannot start: %s)\n", p->suite, p->name, strerror(errno));
@@ -346,8 +443,10 @@ int main(int argc, char **argv) {
             listing = true;
         else if (!strcmp(argv[i], "--jobs") && i + 1 < argc)
             jobs = atoi(argv[++i]);
+        else if (!strcmp(argv[i], "--images"))
+            from_images = true;
         else {
-            dprintf(2, "usage: runall [--list] [--jobs N] [FILTER...]\n");
+            dprintf(2, "usage: runall [--list] [--jobs N | --images] [FILTER...]\n");
             return 2;
         }
     }
@@ -366,6 +465,7 @@ int main(int argc, char **argv) {
         dprintf(2, "runall: no test programs below %s: build them with make -C tests\n", base);
         return 2;
     }
+    long before = from_images ? begun() : 0;
     if (jobs > 1 && !listing)
         run_parallel(jobs);
     else
@@ -389,6 +489,14 @@ int main(int argc, char **argv) {
     if (passed + failed + skipped == 0) {
         dprintf(2, "runall: no case matches; `runall --list` prints them\n");
         return 2;
+    }
+    if (from_images) {
+        long after = begun();
+        dprintf(2, "runall: %ld starts began at an image\n", after - before);
+        if (before < 0 || after <= before) {
+            dprintf(1, "test images ... FAILED (no start began at an image)\n");
+            failed++;
+        }
     }
     dprintf(1, "test result: %s. %ld passed; %ld failed; %ld skipped\n", failed ? "FAILED" : "ok",
             passed, failed, skipped);

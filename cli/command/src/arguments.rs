@@ -1,10 +1,12 @@
 //! The command line: the commands, and which crate has the options of each.
 
-use clap::{Parser, Subcommand};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use hayate_cli::arguments::machines::{
     COPY_HELP, Copy, EXEC_HELP, Exec, LOGS_HELP, Logs, PS_HELP, Ps, REMOVE_HELP, Remove,
     START_HELP, STOP_HELP, Start, Stop,
 };
+use hayate_cli::arguments::snapshots::{SNAPSHOT_HELP, Snapshot};
 use hayate_cli::arguments::{
     BUILD_HELP, Build, IMAGE_HELP, Image, OFF2F_HELP, Off2f, RUN_HELP, Run, TEST_HELP, Test,
 };
@@ -19,6 +21,8 @@ Examples:
   echo hi | ./hayate run -- cat               streams pass through, each by itself
   ./hayate start --name work                  a machine that stays
   ./hayate exec work -- ls -l /               and a program in it
+  ./hayate snapshot make warm                 a machine, saved
+  ./hayate run --from warm -- ls -l /         a program in a copy of it, at once
   ./hayate test                               all tests
   ./hayate image build                        make the default image anew
 
@@ -64,6 +68,9 @@ pub enum Request {
     /// Remove machines that ended, with their logs
     #[command(after_help = REMOVE_HELP)]
     Rm(Remove),
+    /// Save machines, and start any number of copies of them
+    #[command(after_help = SNAPSHOT_HELP)]
+    Snapshot(Snapshot),
     /// Test Hayate: first on this machine, then in machines
     #[command(after_help = TEST_HELP)]
     Test(Test),
@@ -89,10 +96,46 @@ pub enum Request {
     Setup,
 }
 
+impl Arguments {
+    /// Reads the command line of this process.
+    pub fn of_process() -> Result<Arguments, clap::Error> {
+        let matches = Arguments::command().try_get_matches()?;
+        Arguments::of(&matches)
+    }
+
+    fn of(matches: &ArgMatches) -> Result<Arguments, clap::Error> {
+        let mut arguments = Arguments::from_arg_matches(matches)?;
+        let run = match &mut arguments.command {
+            Request::Run(run) => Some(&mut **run),
+            Request::Start(start) | Request::Keep(start) => Some(&mut start.run),
+            _ => None,
+        };
+        if let (Some(run), Some((_, matches))) = (run, matches.subcommand()) {
+            let is_given = |name: &&clap::Id| {
+                matches.value_source(name.as_str()) == Some(ValueSource::CommandLine)
+            };
+            run.given = matches.ids().filter(is_given).map(ToString::to_string).collect();
+        }
+        Ok(arguments)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
+
+    #[test]
+    fn what_was_given_is_known_from_what_is_usual() {
+        let words = ["hayate", "run", "--from=s", "--memory=1G", "--cpus", "2", "--", "ls"];
+        let matches = Arguments::command().try_get_matches_from(words).unwrap();
+        let Ok(Arguments { command: Request::Run(run) }) = Arguments::of(&matches) else {
+            panic!("not understood")
+        };
+        for given in ["from", "memory", "cpus", "command"] {
+            assert!(run.given.contains(given), "{given}");
+        }
+        assert!(!run.given.contains("accel") && !run.given.contains("machine"));
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -9,15 +9,16 @@ mod arguments;
 
 use anyhow::Result;
 use arguments::{Arguments, Request};
-use clap::Parser;
 use hayate_cli::arguments::ImageRequest;
-use hayate_cli::{compile, failure, guest, image, machines, off2f, run, test};
+use hayate_cli::{
+    compile, containers, failure, guest, image, machines, off2f, run, snapshots, test,
+};
 use hayate_measure_tools::{compare, experiment, explain};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     guest::terminal::restore_on_panic();
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::of_process() {
         Ok(arguments) => arguments,
         Err(told) => return tell(&told),
     };
@@ -56,6 +57,7 @@ fn handle(request: Request) -> Result<u8> {
         Request::Cp(copy) => return machines::copy::copy(&copy),
         Request::Stop(stop) => return machines::manage::stop(&stop),
         Request::Rm(remove) => return machines::manage::remove(&remove),
+        Request::Snapshot(snapshot) => return snapshots::handle(&snapshot.request),
         Request::Test(test) => return test::test(&test),
         Request::Compare(compare) => return compare::compare(&compare),
         Request::Experiment(experiment) => return experiment::experiment(&experiment),
@@ -69,7 +71,13 @@ fn handle(request: Request) -> Result<u8> {
                 }
             }
             ImageRequest::Path => println!("{}", image::default::DEFAULT.get()?.display()),
-            ImageRequest::List => image::list()?,
+            ImageRequest::List => {
+                containers::manage::list()?;
+                image::list()?;
+            }
+            ImageRequest::Pull { images } => containers::manage::pull(&images)?,
+            ImageRequest::Rm { images } => containers::manage::remove(&images)?,
+            ImageRequest::Prune { all } => containers::manage::prune(all)?,
         },
         Request::Build(build) => {
             println!("{}", compile::kernel(build.profile)?.display());

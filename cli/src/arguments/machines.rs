@@ -14,6 +14,7 @@ Examples:
   ./hayate start --name web -p 8080:80 -- nginx -g 'daemon off;'
   ./hayate logs -f web
   ./hayate start --name job --owner $$ --rm   ends with this shell, and leaves nothing
+  ./hayate start --from py --name more        from a snapshot (./hayate snapshot make py)
 
 The name of the machine is printed when programs can be started in it. The machine stays until it
 is stopped, also when you log out; with CMD until CMD ends, whose output `logs` shows.

@@ -19,6 +19,11 @@ pub struct Network {
     #[arg(long, short, value_name = "[ADDR:]HOST:GUEST[/udp]", value_parser = published)]
     pub publish: Vec<Published>,
 
+    /// Publish each port that the container image says it listens on, on a free port of this host,
+    /// which is said
+    #[arg(long, short = 'P')]
+    pub publish_all: bool,
+
     /// The guest's address, with --net tap or socket (can be repeated), or dhcp: the network gives
     /// one
     #[arg(long, value_name = "ADDR/PREFIX|dhcp", value_parser = ip)]
@@ -74,7 +79,7 @@ impl Network {
             && self.ip.is_empty()
             && self.gateway.is_empty()
             && self.dns.is_empty();
-        !lists_are_empty || self.mac.is_some()
+        !lists_are_empty || self.mac.is_some() || self.publish_all
     }
 
     /// Sets what `--net` would set.

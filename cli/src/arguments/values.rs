@@ -46,17 +46,32 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses `1000` or `1000:100`. The largest number means "none" to Linux (setresuid(2)).
-pub fn user(text: &str) -> Result<(u32, u32), String> {
+/// A user, and perhaps a group, as the command line names them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// The words.
+    pub text: String,
+    /// Their numbers, if they are numbers.
+    pub numbers: Option<(u32, u32)>,
+}
+
+/// Parses `1000`, `1000:100`, `web` or `web:www`. The largest number means "none" to Linux
+/// (setresuid(2)).
+pub fn user(text: &str) -> Result<User, String> {
+    const FORM: &str = "write it as 1000, 1000:100, NAME or NAME:GROUP";
     let (user, group) = text.split_once(':').unwrap_or((text, text));
     let number = |text: &str| match text.parse() {
+        _ if text.is_empty() || text.starts_with(['+', '-']) => Err(FORM.to_string()),
         Ok(u32::MAX) => {
             Err("4294967295 means no user to Linux; the largest is 4294967294".to_string())
         }
-        Ok(number) if !text.starts_with('+') => Ok(number),
-        _ => Err("write it as 1000 or 1000:100".to_string()),
+        Ok(number) => Ok(Some(number)),
+        Err(_) if text.chars().all(|c| c.is_ascii_digit()) => Err(FORM.to_string()),
+        Err(_) if text.chars().any(|c| c.is_control() || c == ':') => Err(FORM.to_string()),
+        Err(_) => Ok(None),
     };
-    Ok((number(user)?, number(group)?))
+    let numbers = number(user)?.zip(number(group)?);
+    Ok(User { text: text.into(), numbers })
 }
 
 /// Returns a parser for a value that need not be UTF-8, which `check` examines.
@@ -110,10 +125,26 @@ mod tests {
         assert!(memory("1").is_err());
         assert!(memory("12X").is_err());
         assert!(memory("99999999999999999999G").is_err());
-        assert_eq!(user("1000"), Ok((1000, 1000)));
-        assert_eq!(user("1000:5"), Ok((1000, 5)));
-        assert_eq!(user("4294967294:0"), Ok((u32::MAX - 1, 0)));
-        for wrong in ["root", "", "1000:", ":5", "-1", "+1", "4294967295", "0:4294967295"] {
+        let numbers = |text| user(text).map(|user| user.numbers);
+        assert_eq!(numbers("1000"), Ok(Some((1000, 1000))));
+        assert_eq!(numbers("1000:5"), Ok(Some((1000, 5))));
+        assert_eq!(numbers("4294967294:0"), Ok(Some((u32::MAX - 1, 0))));
+        for names in ["root", "web:www", "1000:users", "www-data:5"] {
+            assert_eq!(numbers(names), Ok(None), "{names}");
+        }
+        for wrong in [
+            "",
+            "1000:",
+            ":5",
+            "-1",
+            "+1",
+            "4294967295",
+            "0:4294967295",
+            "99999999999",
+            "a:b:c",
+            "a\n",
+            "-x",
+        ] {
             assert!(user(wrong).is_err(), "{wrong}");
         }
         for right in ["a", "m1", "A-b_c.d", &"x".repeat(63)] {

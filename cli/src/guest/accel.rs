@@ -15,7 +15,7 @@ use super::session::{End, Session, Streams};
 use super::verdict::Verdict;
 use super::{initramfs, terminal};
 use crate::arguments::network::Network;
-use crate::arguments::{Accel, Board, Machine, Profile};
+use crate::arguments::{Accel, Board, Machine, Monitor, Profile};
 use crate::compile;
 use anyhow::Result;
 use hayate_job::{Job, Root};
@@ -107,6 +107,8 @@ fn attempt(accel: Accel, profile: Profile, limit: Duration) -> Result<Attempt> {
         environment: Vec::new(),
         directory: None,
         user: (0, 0),
+        account: None,
+        stop_signal: None,
         hostname: "tried".into(),
         root: Root::Memory,
         mounts: Vec::new(),
@@ -152,6 +154,7 @@ fn small(accel: Accel, profile: Profile) -> Machine {
         qemu: Vec::new(),
         kernel: None,
         background: false,
+        vmm: Monitor::Qemu,
         linux: false,
         processor: None,
         profile,

@@ -14,6 +14,10 @@ pub enum Event {
     Signal(i32),
     /// The terminal has another size.
     Resized,
+    /// The guest says by its channel that it takes programs.
+    Ready,
+    /// The program has ended with this status, and nothing else of the machine matters.
+    Over(i32),
     /// MachineEvent of this start of the machine.
     Machine(u32, MachineEvent),
 }

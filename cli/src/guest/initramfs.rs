@@ -8,6 +8,21 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+/// The files of a folder: name and content.
+type Files = &'static [(&'static str, &'static [u8])];
+
+/// What Hayate's own programs need beside themselves, by folders.
+const LIBRARY: [(&str, Files); 2] = [
+    (
+        "hayate/lib",
+        &[("hayate_template.py", include_bytes!("../../../guest/template/lib/hayate_template.py"))],
+    ),
+    (
+        "hayate/lib/Hayate",
+        &[("Template.pm", include_bytes!("../../../guest/template/lib/Hayate/Template.pm"))],
+    ),
+];
+
 /// Writes the archive for one run into a file without a name (`O_TMPFILE`): it disappears with the
 /// last process that has it open, however that process ends.
 ///
@@ -49,6 +64,12 @@ pub fn make(
         let content =
             std::fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
         archive.file(&format!("hayate/bin/{name}"), 0o755, &content)?;
+    }
+    for (folder, files) in LIBRARY {
+        archive.directory(folder)?;
+        for (name, content) in files {
+            archive.file(&format!("{folder}/{name}"), 0o644, content)?;
+        }
     }
     let mut list = String::new();
     if !modules.is_empty() {

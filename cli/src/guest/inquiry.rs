@@ -17,6 +17,11 @@ pub fn version(program: &Path) -> Option<(u64, u64)> {
     numbers(&ask(program, &["--version"])?)
 }
 
+/// Returns the first line that a program says of its version.
+pub fn version_line(program: &Path) -> Option<String> {
+    ask(program, &["--version"])?.lines().next().map(String::from)
+}
+
 /// Whether this QEMU has a network of its own (`-netdev user`): one that was built without libslirp
 /// has not. The answer is kept ([`super::verdict`]). A program that does not answer has none, which
 /// is not kept.

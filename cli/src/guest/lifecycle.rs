@@ -10,6 +10,7 @@ use super::qmp::QmpMessage;
 use super::session::End;
 use super::streams::Counts;
 use super::terminal;
+use crate::failure::FAULT;
 use anyhow::{Context, Result};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -54,6 +55,8 @@ pub struct Lifecycle {
     pub end: Option<End>,
     /// Whether QEMU made the machine.
     pub up: bool,
+    /// Whether the guest has a program, or takes them.
+    ready: bool,
     /// How long QEMU took until it read its options, and until the machine was made.
     pub steps: Vec<(&'static str, Duration)>,
     /// QEMU's version.
@@ -91,6 +94,7 @@ impl Lifecycle {
             killed: None,
             end: None,
             up: false,
+            ready: false,
             steps: Vec::new(),
             version: None,
             reason: None,
@@ -140,6 +144,17 @@ impl Lifecycle {
                     self.send(&format!("winsize {rows} {columns}"));
                     continue;
                 }
+                Ok(Event::Ready) => {
+                    self.ready = true;
+                    self.steps.push(("the guest takes programs", self.began.elapsed()));
+                    continue;
+                }
+                Ok(Event::Over(status)) => {
+                    self.steps.push(("the program has ended", self.began.elapsed()));
+                    self.end.get_or_insert(End::Program(status));
+                    self.kill(child);
+                    continue;
+                }
                 Ok(Event::Signal(number)) => {
                     self.interrupt(number, child);
                     continue;
@@ -185,6 +200,15 @@ impl Lifecycle {
             }
             QmpMessage::Shutdown(reason) => self.reason = Some(reason),
             QmpMessage::Panicked => self.panicked(),
+            QmpMessage::Refused(why) => {
+                self.errors.push(format!("QEMU refuses a snapshot: {why}"));
+                self.end.get_or_insert(End::Program(FAULT.into()));
+                self.kill(child);
+            }
+            QmpMessage::Migration(state) if state == "completed" => {
+                self.steps.push(("the machine is restored", self.began.elapsed()));
+            }
+            QmpMessage::Migration(_) => {}
             QmpMessage::Resumed => self.stopped = None,
             // Every machine stops at its end.
             QmpMessage::Stopped if self.reason.is_none() && !self.examined => {
@@ -246,7 +270,7 @@ impl Lifecycle {
     /// is no program yet, ends the machine. If the first signal asks the program to end (not only
     /// to stop its current work), the machine is ended after a time limit.
     fn interrupt(&mut self, number: i32, child: &mut Child) {
-        if self.interrupted.is_some() || self.timings.is_empty() {
+        if self.interrupted.is_some() || !self.ready {
             self.end.get_or_insert(End::Killed(number));
             self.kill(child);
             return;
@@ -310,6 +334,7 @@ impl Lifecycle {
                 if let Some((name, time)) = rest.split_once(' ')
                     && let Ok(time) = time.parse()
                 {
+                    self.ready = true;
                     self.timings.push((name.to_string(), time, self.began.elapsed()));
                 }
             }

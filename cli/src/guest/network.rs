@@ -292,7 +292,7 @@ fn tap(name: &str, interfaces: &Path, cpus: u8) -> Result<u8> {
 }
 
 /// Returns an address that no other machine is likely to have: locally administered, by chance.
-fn any_mac() -> Result<Mac> {
+pub fn any_mac() -> Result<Mac> {
     let mut bytes = [0; 6];
     let mut random = File::open("/dev/urandom").context("cannot open /dev/urandom")?;
     random.read_exact(&mut bytes).context("cannot read /dev/urandom")?;

@@ -16,8 +16,9 @@ use super::network::{Helper, Link};
 use super::nvm::{self, Nvm, NvmDevice};
 use super::{linux, processor, qmp};
 use crate::arguments::network::Net;
-use crate::arguments::{Accel, Aslr, Board, Machine, Profile};
+use crate::arguments::{Accel, Aslr, Board, Machine, Monitor, Profile};
 use crate::failure::{Failure, USAGE};
+use crate::vmm::Description;
 use crate::{compile, off2f, tool};
 use anyhow::{Context, Result, bail};
 use command_fds::{CommandFdExt, FdMapping};
@@ -115,6 +116,21 @@ impl BootFiles {
     }
 }
 
+/// Where a machine's memory comes from.
+pub enum Memory {
+    /// QEMU makes it.
+    New,
+    /// A file that QEMU shares, from which a snapshot is made.
+    Shared(File),
+    /// A snapshot: its memory, mapped privately, and the state of processors and devices.
+    Restored {
+        /// The memory.
+        memory: File,
+        /// The state, from its beginning.
+        devices: File,
+    },
+}
+
 /// A machine, to which initramfs, disks and streams can be added.
 pub struct Qemu {
     /// The files that it boots.
@@ -123,6 +139,7 @@ pub struct Qemu {
     pub program: PathBuf,
     options: Machine,
     kvm: bool,
+    memory: Memory,
     silence: Duration,
     /// Each with QEMU's options that throttle it, if any.
     disks: Vec<(PathBuf, String)>,
@@ -141,9 +158,25 @@ impl Qemu {
     /// open, the machine uses TCG until [`Qemu::accelerate`].
     pub fn new(options: &Machine) -> Result<Qemu> {
         check(options)?;
+        Qemu::of(options, BootFiles::of(options)?)
+    }
+
+    /// A machine that begins at a snapshot, whose kernel is this file.
+    pub fn restored(
+        options: &Machine,
+        kernel: PathBuf,
+        memory: File,
+        devices: File,
+    ) -> Result<Qemu> {
+        let (modules, nvdimm) = (Vec::new(), Vec::new());
+        let boot = BootFiles { system: System::Hayate, kernel, modules, nvdimm };
+        let memory = Memory::Restored { memory, devices };
+        Ok(Qemu { memory, ..Qemu::of(options, boot)? })
+    }
+
+    fn of(options: &Machine, boot: BootFiles) -> Result<Qemu> {
         let silence = silence()?;
         let program = program()?;
-        let boot = BootFiles::of(options)?;
         let mut words = Vec::new();
         if boot.system == System::Linux {
             // On a busy host a timer's interrupt may come too late for Linux' timer check, which
@@ -159,6 +192,7 @@ impl Qemu {
             program,
             options: options.clone(),
             kvm: options.accel == Accel::Kvm,
+            memory: Memory::New,
             silence,
             disks: Vec::new(),
             nvm,
@@ -175,6 +209,21 @@ impl Qemu {
     pub fn stand_in(program: &Path, options: &Machine, silence: Duration) -> Qemu {
         let options = Machine { kernel: Some(program.into()), ..options.clone() };
         Qemu { program: program.into(), silence, ..Qemu::new(&options).unwrap() }
+    }
+
+    /// Gives the machine memory of a file of the host, from which a snapshot can be made.
+    pub fn share_memory(&mut self, file: File) {
+        self.memory = Memory::Shared(file);
+    }
+
+    /// Returns the disks' files, in their order.
+    pub fn disks(&self) -> impl Iterator<Item = &Path> {
+        self.disks.iter().map(|(disk, _)| disk.as_path())
+    }
+
+    /// Whether it has a network device.
+    pub fn has_network(&self) -> bool {
+        self.link.is_some()
     }
 
     /// Adds a read-only disk and returns its name in the guest.
@@ -218,6 +267,26 @@ impl Qemu {
         Ok("/dev/pmem0p1".into())
     }
 
+    /// Describes the machine for another monitor, whose files will be in `folder`.
+    pub fn describe(&self, folder: &Path) -> Description {
+        let network = &self.options.network;
+        let tap = match network.net() {
+            Net::Tap(name) => Some((name.clone(), network.mac.map(|mac| mac.to_string()))),
+            _ => None,
+        };
+        Description {
+            kernel: self.boot.kernel.clone(),
+            words: self.words.join(" "),
+            initramfs: folder.join("initramfs"),
+            cpus: self.options.cpus,
+            memory: self.options.memory,
+            disks: self.disks.iter().map(|(disk, _)| disk.clone()).collect(),
+            tap,
+            socket: folder.join("vsock"),
+            log: folder.join("log"),
+        }
+    }
+
     /// Returns what the guest is told of its network, if it has one.
     pub fn network(&self) -> Option<hayate_job::Network> {
         self.link.as_ref().map(Link::configuration)
@@ -239,6 +308,16 @@ impl Qemu {
     /// Whether it runs with KVM.
     pub fn has_kvm(&self) -> bool {
         self.kvm
+    }
+
+    /// Keeps the accelerator that was chosen: the machine is not started again with another one.
+    pub fn settle(&mut self) {
+        self.options.accel = self.accel();
+    }
+
+    /// Returns the accelerator that was chosen.
+    pub fn accel(&self) -> Accel {
+        if self.kvm { Accel::Kvm } else { Accel::Tcg }
     }
 
     /// Makes the next start of the machine use KVM or TCG.
@@ -275,15 +354,7 @@ impl Qemu {
         command.arg(&self.program);
         command.args(["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
         self.board(&mut command);
-        command.arg("-kernel").arg(&self.boot.kernel);
-        let mut words = self.words.clone();
-        if self.counts() && !self.disks.is_empty() {
-            words.push("fw_cfg_disks".into());
-        }
-        words.extend(self.aslr().map(String::from));
-        if !words.is_empty() {
-            command.arg("-append").arg(words.join(" "));
-        }
+        self.kernel(&mut command);
         let (log, theirs) = std::io::pipe().context("cannot make a pipe")?;
         // If it may not grow it still holds 64 KiB.
         let _ = rustix::pipe::fcntl_setpipe_size(&theirs, LOG_ROOM);
@@ -292,6 +363,7 @@ impl Qemu {
         command.args(["-serial", "chardev:log"]);
         let (monitor, theirs) = UnixStream::pair().context("cannot make a socket pair")?;
         qmp::negotiate(&monitor).context("cannot write to QEMU's monitor")?;
+        self.back_memory(&mut command, &monitor, &mut sockets)?;
         socket(&mut command, MONITOR, FIRST_SOCKET + sockets.len() as i32);
         sockets.push(theirs.into());
         command.args(["-mon", &format!("chardev={MONITOR},mode=control")]);
@@ -350,6 +422,51 @@ impl Qemu {
             };
             command.args(["-device", &format!("{device},memdev=nvm,id=nvm1")]);
         }
+    }
+
+    /// Adds the options for kernel and command line; a restored machine has both in its memory.
+    fn kernel(&self, command: &mut Command) {
+        if matches!(self.memory, Memory::Restored { .. }) {
+            return;
+        }
+        command.arg("-kernel").arg(&self.boot.kernel);
+        let mut words = self.words.clone();
+        if self.counts() && !self.disks.is_empty() {
+            words.push("fw_cfg_disks".into());
+        }
+        words.extend(self.aslr().map(String::from));
+        if !words.is_empty() {
+            command.arg("-append").arg(words.join(" "));
+        }
+    }
+
+    /// Adds the options for memory that is a file, and lets QEMU restore a snapshot.
+    fn back_memory(
+        &self,
+        command: &mut Command,
+        monitor: &UnixStream,
+        sockets: &mut Vec<OwnedFd>,
+    ) -> Result<()> {
+        let mut hand = |file: &File| -> Result<i32> {
+            let copy = file.try_clone().context("cannot duplicate a descriptor")?;
+            sockets.push(copy.into());
+            Ok(FIRST_SOCKET + sockets.len() as i32 - 1)
+        };
+        let (file, share) = match &self.memory {
+            Memory::New => return Ok(()),
+            Memory::Shared(file) => (file, "on"),
+            Memory::Restored { memory, .. } => (memory, "off"),
+        };
+        let (size, descriptor) = (self.options.memory, hand(file)?);
+        let object = format!(
+            "memory-backend-file,id=memory,size={size}M,mem-path=/dev/fd/{descriptor},share={share}"
+        );
+        command.args(["-object", &object, "-machine", "memory-backend=memory"]);
+        if let Memory::Restored { devices, .. } = &self.memory {
+            command.args(["-incoming", "defer"]);
+            qmp::restore(monitor, hand(devices)?).context("cannot write to QEMU's monitor")?;
+        }
+        Ok(())
     }
 
     /// Adds the options for the board, and for how QEMU runs its processors.
@@ -416,6 +533,20 @@ impl Qemu {
         }
     }
 
+    /// Whether the machine has the device by which the host gets unused memory back. QEMU drops that
+    /// memory at any time, so machines that count instructions do not have it; and it takes only
+    /// one such device.
+    ///
+    /// Memory that is a private mapping of a file must not be given back: QEMU would make holes in
+    /// the file (`ram_block_discard_range`).
+    fn gives_back(&self) -> bool {
+        let is_given = |option: &OsString| option.to_string_lossy().contains("virtio-balloon");
+        self.boot.system == System::Hayate
+            && matches!(self.memory, Memory::New)
+            && !self.options.deterministic
+            && !self.options.qemu.iter().any(is_given)
+    }
+
     /// Whether guest time must be exactly the number of instructions.
     fn counts(&self) -> bool {
         self.options.deterministic && self.boot.system == System::Hayate
@@ -464,6 +595,11 @@ impl Qemu {
             let kind = if terminal { "virtconsole" } else { "virtserialport" };
             command.args(["-device", &format!("{kind},chardev={id},name={name}")]);
         }
+        if self.gives_back() {
+            let device =
+                format!("virtio-balloon-{bus},free-page-reporting=on,deflate-on-oom=on,id=balloon");
+            command.args(["-device", &device]);
+        }
         match &self.link {
             Some(link) => link.add(command, self.options.board, events, FIRST_SOCKET, sockets),
             None => Ok(None),
@@ -473,7 +609,9 @@ impl Qemu {
 
 /// Refuses options that contradict each other.
 fn check(options: &Machine) -> Result<()> {
-    let text = if options.deterministic && options.cpus != 1 {
+    let text = if options.vmm != Monitor::Qemu {
+        "--vmm is for ./hayate run: other commands need a machine that is started, by --vmm qemu"
+    } else if options.deterministic && options.cpus != 1 {
         "--deterministic counts the instructions of one processor: leave --cpus out, or say --cpus 1"
     } else if options.deterministic && options.accel == Accel::Kvm {
         "--deterministic needs --accel tcg: KVM cannot count instructions"

@@ -4,9 +4,16 @@
 //! The monitor is one end of a socket pair, like every stream of the guest. The one command that is
 //! needed, `qmp_capabilities`, is in the socket before QEMU starts; after that QEMU is queried only
 //! when it stopped. So the monitor does not change a run that counts instructions.
+//!
+//! A snapshot is saved by commands in between ([`save`]); those that restore one ([`restore`]) are
+//! in the socket before QEMU starts, too, so that nothing waits for an answer.
 
-use serde_json::Value;
-use std::io::{BufRead, BufReader, Write};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::io::{BufRead, BufReader, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 /// Ends the negotiation, after which QEMU reports events. The answer arrives once the machine runs.
@@ -14,8 +21,13 @@ const NEGOTIATE: &str = "{\"execute\": \"qmp_capabilities\", \"id\": \"begin\"}\
 /// Queries the state of the machine.
 const QUERY_STATUS: &str = "{\"execute\": \"query-status\", \"id\": \"status\"}\n";
 
+/// The name that QEMU gives the file of a snapshot's devices.
+const SAVED: &str = "devices";
+/// Bytes a second that a migration may write: no limit.
+const SPEED: u64 = 1 << 40;
+
 /// A message of QEMU.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum QmpMessage {
     /// QEMU reads its options: its version, major and minor.
     Version(u64, u64),
@@ -31,11 +43,52 @@ pub enum QmpMessage {
     Panicked,
     /// The machine ends, for this reason.
     Shutdown(String),
+    /// A migration, which saves a snapshot or restores one, has come to this state.
+    Migration(String),
+    /// A command about a snapshot is refused, for this reason.
+    Refused(String),
 }
 
 /// Writes the first command into the socket of a machine that has not been started yet.
 pub fn negotiate(mut socket: &UnixStream) -> std::io::Result<()> {
     socket.write_all(NEGOTIATE.as_bytes())
+}
+
+/// A command about a snapshot. Only an error that answers it is a message.
+fn command(name: &str, arguments: Value) -> String {
+    let line = json!({ "execute": name, "arguments": arguments, "id": "snapshot" });
+    format!("{line}\n")
+}
+
+/// The memory that is shared stays out of a migration, and its states are events.
+fn prepare() -> String {
+    let switches = ["x-ignore-shared", "events"]
+        .map(|capability| json!({ "capability": capability, "state": true }));
+    command("migrate-set-capabilities", json!({ "capabilities": switches }))
+        + &command(
+            "migrate-set-parameters",
+            // A clone has another address than the one that would be announced.
+            json!({ "announce-rounds": 0, "max-bandwidth": SPEED }),
+        )
+}
+
+/// Lets a machine that was not started yet restore the devices that its descriptor has.
+pub fn restore(mut socket: &UnixStream, descriptor: i32) -> std::io::Result<()> {
+    let uri = json!({ "uri": format!("fd:{descriptor}") });
+    socket.write_all((prepare() + &command("migrate-incoming", uri)).as_bytes())
+}
+
+/// Lets a machine write its devices into a file, and stop. The end is [`QmpMessage::Migration`].
+pub fn save(mut socket: &UnixStream, file: &File) -> std::io::Result<()> {
+    socket.write_all(prepare().as_bytes())?;
+    let line = command("getfd", json!({ "fdname": SAVED }));
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut more = SendAncillaryBuffer::new(&mut space);
+    let files = [file.as_fd()];
+    more.push(SendAncillaryMessage::ScmRights(&files));
+    let sent = sendmsg(socket, &[IoSlice::new(line.as_bytes())], &mut more, SendFlags::empty())?;
+    socket.write_all(line.as_bytes().get(sent..).unwrap_or_default())?;
+    socket.write_all(command("migrate", json!({ "uri": format!("fd:{SAVED}") })).as_bytes())
 }
 
 /// Reads QEMU's messages to their end.
@@ -68,6 +121,9 @@ fn parse(line: &[u8]) -> Option<QmpMessage> {
             "STOP" => Some(QmpMessage::Stopped),
             "RESUME" => Some(QmpMessage::Resumed),
             "GUEST_PANICKED" => Some(QmpMessage::Panicked),
+            "MIGRATION" => Some(QmpMessage::Migration(
+                line.get("data").and_then(|data| text(data.get("status")?))?,
+            )),
             "SHUTDOWN" => Some(QmpMessage::Shutdown(
                 line.get("data").and_then(|data| text(data.get("reason")?))?,
             )),
@@ -76,6 +132,7 @@ fn parse(line: &[u8]) -> Option<QmpMessage> {
     }
     match line.get("id")?.as_str()? {
         "begin" => Some(QmpMessage::Up),
+        "snapshot" => Some(QmpMessage::Refused(text(line.get("error")?.get("desc")?)?)),
         "status" => Some(QmpMessage::State(text(line.get("return")?.get("status")?)?)),
         _ => None,
     }
@@ -105,6 +162,11 @@ mod tests {
             message(r#"{"event": "GUEST_PANICKED", "data": {}}"#),
             Some(QmpMessage::Panicked)
         );
+        let state = r#"{"event": "MIGRATION", "data": {"status": "completed"}}"#;
+        assert_eq!(message(state), Some(QmpMessage::Migration("completed".into())));
+        let refused = r#"{"id": "snapshot", "error": {"class": "GenericError", "desc": "no"}}"#;
+        assert_eq!(message(refused), Some(QmpMessage::Refused("no".into())));
+        assert_eq!(message(r#"{"return": {}, "id": "snapshot"}"#), None);
         for other in
             ["", "STOP", "[]", "7", "{}", r#"{"event": 7}"#, r#"{"id": "status"}"#, "\u{1}"]
         {

@@ -15,6 +15,7 @@ use super::lifecycle::Lifecycle;
 use super::log::{self, Log, Sink};
 use super::machine_fault::{MachineFault, QemuEnd};
 use super::qemu::Qemu;
+use super::qmp::QmpMessage;
 pub use super::streams::Streams;
 use super::streams::{Counts, HostStreams};
 use super::verdict::Verdict;
@@ -80,6 +81,14 @@ pub struct Outcome {
     pub kernel: PathBuf,
 }
 
+/// QEMU's monitor, for another thread beside the session's.
+pub struct Monitor {
+    /// For commands.
+    pub socket: UnixStream,
+    /// QEMU's messages.
+    pub messages: Receiver<QmpMessage>,
+}
+
 /// A machine about to run.
 pub struct Session {
     qemu: Qemu,
@@ -88,13 +97,20 @@ pub struct Session {
     sink: Sink,
     events: (Sender<Event>, Receiver<Event>),
     told: Option<Box<dyn Fn(u32)>>,
+    monitors: Option<Sender<Monitor>>,
     orderly: bool,
 }
 
 impl Session {
     /// A session on this machine.
     pub fn new(qemu: Qemu, streams: Streams, sink: Sink, timeout: Option<Duration>) -> Session {
-        Session { qemu, streams, timeout, sink, events: channel(), told: None, orderly: false }
+        let (events, told, monitors) = (channel(), None, None);
+        Session { qemu, streams, timeout, sink, events, told, monitors, orderly: false }
+    }
+
+    /// Sends the monitor of each start of the machine there.
+    pub fn share_monitor(&mut self, monitors: Sender<Monitor>) {
+        self.monitors = Some(monitors);
     }
 
     /// Has this function called with QEMU's process number at each start of the machine.
@@ -165,7 +181,12 @@ impl Session {
         let sink = self.sink.again()?;
         pumps.push(read_log(start.log, sink, log.clone(), counts.clone(), reporter.clone()));
         pumps.push(read_complaint(child.stderr.take(), complaint.clone()));
-        read_monitor(start.monitor, reporter.clone());
+        let shared = self.monitors.as_ref().and_then(|monitors| {
+            let (messages, receiver) = channel();
+            let socket = start.monitor.try_clone().ok()?;
+            monitors.send(Monitor { socket, messages: receiver }).ok().map(|()| messages)
+        });
+        read_monitor(start.monitor, reporter.clone(), shared);
         await_end(&child, reporter.clone());
         let mut machine = Lifecycle::new(wires.control.take(), counts.clone(), began, limit);
         machine.expect_first_output(start.silence);
@@ -240,9 +261,14 @@ impl Session {
     }
 }
 
-fn read_monitor(monitor: UnixStream, reporter: Reporter) {
+fn read_monitor(monitor: UnixStream, reporter: Reporter, shared: Option<Sender<QmpMessage>>) {
     std::thread::spawn(move || {
-        qmp::listen(monitor, |message| reporter.send(MachineEvent::Monitor(message)));
+        qmp::listen(monitor, |message| {
+            if let Some(shared) = &shared {
+                let _ = shared.send(message.clone());
+            }
+            reporter.send(MachineEvent::Monitor(message));
+        });
         reporter.send(MachineEvent::MonitorEnded);
     });
 }

@@ -56,6 +56,59 @@ pub fn initramfs(path: &Path) -> Result<PathBuf> {
     }
 }
 
+/// A root file system that can be written as a tar archive, and is named by its content.
+pub struct Archived<'a> {
+    /// Its name among images.
+    pub key: String,
+    /// What it is, for people.
+    pub of: &'a str,
+    /// Writes the archive.
+    pub write: &'a dyn Fn(&Path) -> Result<()>,
+}
+
+/// Returns a disk image with the content of the archive.
+pub fn disk_of_archive(archived: &Archived<'_>) -> Result<PathBuf> {
+    of_archive(archived, "ext4", DISK_OF_TAR)
+}
+
+/// Returns an initramfs with the content of the archive.
+pub fn initramfs_of_archive(archived: &Archived<'_>) -> Result<PathBuf> {
+    of_archive(archived, "cpio", ARCHIVE_OF_TAR)
+}
+
+fn of_archive(archived: &Archived<'_>, end: &str, body: &str) -> Result<PathBuf> {
+    let output = paths::build("images")?.join(format!("container-{}.{end}", archived.key));
+    // The file that is there is finished, and nobody need be waited for.
+    if output.exists() {
+        return Ok(output);
+    }
+    let _alone = paths::lock("images")?;
+    if output.exists() {
+        return Ok(output);
+    }
+    let of = archived.of;
+    finished(&output, &format!("of {of}"), &format!("Making an image of {of}"), |output| {
+        let scratch = Scratch::new()?;
+        let tar = scratch.path().join("tar");
+        (archived.write)(&tar)?;
+        script(&format!("{ANY_NAMES}{body}"), &tar, output)
+    })
+}
+
+/// Returns the content of the archive with the programs that match `glob` in two files each.
+pub fn split_archive(archived: &Archived<'_>, glob: &str, in_memory: bool) -> Result<Split> {
+    let parts = [&archived.key[..], glob, SPLIT_VERSION].map(str::as_bytes);
+    let end = if in_memory { "cpio" } else { "ext4" };
+    let name = format!("container-off2f-{}-{}.{end}", archived.key, key(parts));
+    make_split(paths::build("images")?.join(name), archived.of, |output, nvm| {
+        let scratch = Scratch::new()?;
+        let tar = scratch.path().join("tar");
+        (archived.write)(&tar)?;
+        let unpack = format!("{ANY_NAMES}unpack \"$1\" \"$3\"");
+        convert_tree(&unpack, &tar, (output, nvm), glob, in_memory)
+    })
+}
+
 /// A root file system whose programs are in two files.
 pub struct Split {
     /// The disk image or the initramfs.
@@ -78,17 +131,28 @@ pub fn split(path: &Path, glob: &str, in_memory: bool) -> Result<Split> {
     let end = if in_memory { "cpio" } else { "ext4" };
     let state = key([state.as_bytes(), glob.as_bytes(), SPLIT_VERSION.as_bytes()]);
     let image = paths::build("images")?.join(named(&format!("{kind}-off2f"), path, &state, end)?);
-    let pack = if in_memory { "archive \"$3\" \"$2\"" } else { "disk \"$3\" \"$2\"" };
     make_split(image, &path.display().to_string(), |output, nvm| {
-        let body = format!("{unpack}; split \"$3\" \"$HAYATE_NVM\"; {pack}");
-        let as_is = rustix::process::geteuid().is_root() && path.is_dir();
-        let scratch = Scratch::new()?;
-        let mut command = shell(&body, as_is)?;
-        command.env("HAYATE_SELF", std::env::current_exe()?).env("HAYATE_GLOB", glob);
-        command.env("HAYATE_NVM", nvm);
-        command.arg(path.canonicalize()?).arg(output).arg(scratch.path());
-        tool::run(&mut command).map(drop)
+        convert_tree(unpack, path, (output, nvm), glob, in_memory)
     })
+}
+
+/// Unpacks a source into a folder, converts its programs, and packs it.
+fn convert_tree(
+    unpack: &str,
+    source: &Path,
+    (output, nvm): (&Path, &Path),
+    glob: &str,
+    in_memory: bool,
+) -> Result<()> {
+    let pack = if in_memory { "archive \"$3\" \"$2\"" } else { "disk \"$3\" \"$2\"" };
+    let body = format!("{unpack}; split \"$3\" \"$HAYATE_NVM\"; {pack}");
+    let as_is = rustix::process::geteuid().is_root() && source.is_dir();
+    let scratch = Scratch::new()?;
+    let mut command = shell(&body, as_is)?;
+    command.env("HAYATE_SELF", std::env::current_exe()?).env("HAYATE_GLOB", glob);
+    command.env("HAYATE_NVM", nvm);
+    command.arg(source.canonicalize()?).arg(output).arg(scratch.path());
+    tool::run(&mut command).map(drop)
 }
 
 /// The version of the conversion: a new number makes new images.
@@ -165,6 +229,10 @@ fn kept(output: PathBuf, source: &Path, make: impl FnOnce(&Path) -> Result<()>) 
 
 /// Shell functions for making images.
 pub const FUNCTIONS: &str = include_str!("functions.sh");
+
+/// Packs an initramfs of files whose names may hold newlines.
+const ANY_NAMES: &str = "archive() { (cd \"$1\" && find . -xdev -print0 | LC_ALL=C sort -z | \
+                         cpio -o -0 -H newc --quiet --reproducible) >\"$2\"; }\n";
 
 const DISK_OF_FOLDER: &str = "disk \"$1\" \"$2\"";
 const DISK_OF_TAR: &str = "unpack \"$1\" \"$3\"; disk \"$3\" \"$2\"";

@@ -1,5 +1,5 @@
 //! Images of unchanged Debian programs: the default one, with what a newcomer expects, one with
-//! compilers, and one with servers.
+//! compilers, one with servers, and those of single experiments.
 //!
 //! The packages are unpacked and not installed: their maintainer scripts would need a running
 //! Debian of the same kind, root, and a minute. `settle.sh` creates those results of the scripts
@@ -81,6 +81,23 @@ disk "$root" "$image"
     ),
 };
 
+/// Interpreters, shells, compilers and git, with something for each to start with, for
+/// `./hayate experiment images`.
+pub const START_UPS: Recipe = Recipe {
+    name: "start-ups",
+    title: "Debian's interpreters and compilers",
+    packages: &START_UP_PACKAGES,
+    body: concat!(
+        include_str!("start-ups.sh"),
+        r#"image=$1; scratch=$2; shift 2
+root=$scratch/root
+settle "$root" "$@"
+start_ups "$root"
+disk "$root" "$image"
+"#
+    ),
+};
+
 /// Servers, their clients and the tools of a network, for tests, and an Apache that starts programs
 /// for `./hayate experiment tender-web`.
 pub const SERVERS: Recipe = Recipe {
@@ -100,9 +117,42 @@ disk "$root" "$image"
     ),
 };
 
+/// strace and gdb, Python, and a program in `/p` with names for a debugger, made by this machine's
+/// C compiler.
+pub const DEBUGGERS: Recipe = Recipe {
+    name: "debuggers",
+    title: "Debian's debuggers",
+    packages: &[
+        "base-files",
+        "base-passwd",
+        "bash",
+        "busybox-static",
+        "coreutils",
+        "dash",
+        "gdb",
+        "grep",
+        "libc-bin",
+        "libpython3-stdlib",
+        "make",
+        "python3-minimal",
+        "sed",
+        "strace",
+        MERGED,
+    ],
+    body: concat!(
+        include_str!("debuggers.sh"),
+        r#"image=$1; scratch=$2; shift 2
+root=$scratch/root
+settle "$root" "$@"
+debugged "$root"
+disk "$root" "$image"
+"#
+    ),
+};
+
 /// The recipe of this name.
 pub fn recipe(name: &str) -> Option<&'static Recipe> {
-    [&DEFAULT, &COMPILERS, &SERVERS, &SMALL_TEXTS, &LARGE_TEXT]
+    [&DEFAULT, &COMPILERS, &DEBUGGERS, &SERVERS, &SMALL_TEXTS, &LARGE_TEXT, &START_UPS]
         .into_iter()
         .find(|recipe| recipe.name == name)
 }
@@ -140,6 +190,26 @@ const SERVER_PACKAGES: [&str; 30] = [
     "util-linux",
 ];
 
+const START_UP_PACKAGES: [&str; 17] = [
+    "base-files",
+    "base-passwd",
+    "bash",
+    "busybox-static",
+    "coreutils",
+    "dash",
+    "debianutils",
+    "g++",
+    "git",
+    "libc-bin",
+    "libpython3-stdlib",
+    "mawk",
+    "nodejs",
+    "perl-base",
+    "python3-minimal",
+    "sed",
+    MERGED,
+];
+
 const COMPILER_PACKAGES: [&str; 17] = [
     "base-files",
     "base-passwd",
@@ -160,7 +230,7 @@ const COMPILER_PACKAGES: [&str; 17] = [
     MERGED,
 ];
 
-const PACKAGES: [&str; 29] = [
+const PACKAGES: [&str; 30] = [
     "base-files",
     "base-passwd",
     "bash",
@@ -186,6 +256,7 @@ const PACKAGES: [&str; 29] = [
     "perl-base",
     "procps",
     "python3-minimal",
+    "python3-seccomp",
     "sed",
     "tar",
     MERGED,

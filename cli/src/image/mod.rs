@@ -8,9 +8,9 @@ pub mod convert;
 pub mod debian;
 pub mod default;
 pub mod in_place;
-mod scratch;
+pub(crate) mod scratch;
 pub mod small;
-mod source;
+pub(crate) mod source;
 
 use crate::{paths, progress::Progress};
 use anyhow::{Context, Result};
@@ -56,7 +56,7 @@ pub fn list() -> Result<()> {
 }
 
 /// Returns a short name derived from the parts.
-fn key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
+pub(crate) fn key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_le_bytes());

@@ -132,7 +132,7 @@ fn exec(
         ..Command::default()
     };
     let outputs: [Box<dyn Write>; 2] = [output, Box::new(said.clone())];
-    match converse(name, &socket, command, input, outputs)? {
+    match converse(name, &socket, command, input, outputs, &|| ())? {
         End::Status(status) => Ok(status),
         End::Failed(status, text) => Err(Failure::error(status, text)),
     }

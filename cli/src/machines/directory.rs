@@ -167,15 +167,6 @@ impl Machines {
         Ok(Machines { folder: paths::build("machines")? })
     }
 
-    /// Takes a folder's lock for a moment.
-    fn alone(&self) -> Result<File> {
-        let path = self.folder.join(".lock");
-        let file = File::options().create(true).append(true).open(&path);
-        let file = file.with_context(|| format!("cannot open {}", path.display()))?;
-        file.lock().with_context(|| format!("cannot lock {}", path.display()))?;
-        Ok(file)
-    }
-
     fn machine(&self, name: &str) -> Machine {
         Machine { name: name.to_string(), folder: self.folder.join(name) }
     }
@@ -185,7 +176,7 @@ impl Machines {
     /// # Errors
     /// The name is taken.
     pub fn create(&self, wanted: Option<&str>, state: &State) -> Result<Owned> {
-        let _alone = self.alone()?;
+        let _alone = paths::lock_folder(&self.folder)?;
         let builder = || {
             let mut builder = DirBuilder::new();
             builder.mode(0o700);
@@ -237,7 +228,7 @@ impl Machines {
 
     /// Returns all machines by name, those that ended included, after clearing up.
     pub fn all(&self) -> Result<Vec<Machine>> {
-        let _alone = self.alone()?;
+        let _alone = paths::lock_folder(&self.folder)?;
         let mut found = Vec::new();
         let list = self.folder.read_dir();
         for entry in list.with_context(|| format!("cannot list {}", self.folder.display()))? {
@@ -256,7 +247,7 @@ impl Machines {
 
     /// Clears up after the machine's supervisor, if it was killed.
     pub fn settle(&self, machine: &Machine) -> Result<()> {
-        let _alone = self.alone()?;
+        let _alone = paths::lock_folder(&self.folder)?;
         machine.settle()
     }
 
@@ -265,7 +256,7 @@ impl Machines {
     /// # Errors
     /// It runs.
     pub fn remove(&self, machine: &Machine) -> Result<()> {
-        let _alone = self.alone()?;
+        let _alone = paths::lock_folder(&self.folder)?;
         if machine.runs() {
             let name = &machine.name;
             let text = format!("the machine {name} runs; ./hayate stop {name}, or rm -f {name}");

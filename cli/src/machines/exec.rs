@@ -18,6 +18,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 /// The connection to the machine, as its writers share it.
 #[derive(Clone)]
@@ -73,13 +74,13 @@ pub fn exec(options: &Exec) -> Result<u8> {
         user: options.user.as_ref().map(|user| user.as_bytes().to_vec()),
         terminal: on_terminal.then(terminal::size),
     };
-    pass_signals_on(Line::new(&socket)?)?;
+    pass_signals_on(Line::new(&socket)?, None)?;
     if on_terminal {
         terminal::make_raw();
     }
     let input = Box::new(standard(rustix::stdio::stdin())?);
     let outputs = [standard(rustix::stdio::stdout())?, standard(rustix::stdio::stderr())?];
-    let end = converse(&machine.name, &socket, command, Some(input), outputs);
+    let end = converse(&machine.name, &socket, command, Some(input), outputs, &|| ());
     terminal::restore();
     match end? {
         End::Status(status) => Ok(status),
@@ -113,6 +114,7 @@ pub enum End {
 }
 
 /// Runs a program by this connection: passes `input` to it, and what it prints to the two outputs.
+/// `ready` is called when the machine says that it takes programs.
 ///
 /// # Errors
 /// The machine ended meanwhile, or the output could not be written.
@@ -122,6 +124,7 @@ pub fn converse<W: Write>(
     command: Command,
     input: Option<Box<dyn Read + Send>>,
     outputs: [W; 2],
+    ready: &dyn Fn(),
 ) -> Result<End> {
     ensure!(command.encode().len() <= MOST_COMMAND, "the command and its environment are too long");
     let line = Line::new(socket)?;
@@ -137,7 +140,7 @@ pub fn converse<W: Write>(
     }
     let mut client =
         Client { line, room, outputs, receipts: Default::default(), unwritten: [None, None] };
-    let end = client.listen(name, socket)?;
+    let end = client.listen(name, socket, ready)?;
     for (error, which) in client.unwritten.iter().zip(["output", "error"]) {
         if let Some(error) = error.as_ref().filter(|error| error.kind() != ErrorKind::BrokenPipe) {
             let ended = match &end {
@@ -164,7 +167,7 @@ struct Client<W> {
 
 impl<W: Write> Client<W> {
     /// Handles what the machine says, until the program has ended.
-    fn listen(&mut self, name: &str, mut socket: &UnixStream) -> Result<End> {
+    fn listen(&mut self, name: &str, mut socket: &UnixStream, ready: &dyn Fn()) -> Result<End> {
         let mut decoder = Decoder::new(Side::Guest);
         let mut buffer = vec![0; 64 << 10];
         loop {
@@ -181,6 +184,7 @@ impl<W: Write> Client<W> {
                         "the machine {name} was started by another version of Hayate; \
                          ./hayate rm -f {name}, and start it again"
                     );
+                    ready();
                 }
                 Ok(Some(frame)) => self.take(frame.message),
                 Ok(None) => match socket.read(&mut buffer) {
@@ -250,11 +254,16 @@ fn feed(mut input: impl Read, line: &Line, room: &Room, unread: &Mutex<Option<St
     line.send(Message::Close(Stream::Input));
 }
 
-/// Passes signals on to the program; a second one that asks it to end ends this command, and with
-/// it the program.
-fn pass_signals_on(line: Line) -> Result<()> {
+/// Passes signals on to the program. A second one that asks it to end ends this command, and with
+/// it the program; with a `grace`, so does the first one (but SIGINT) when the program has not
+/// ended in that time.
+pub fn pass_signals_on(line: Line, grace: Option<Duration>) -> Result<()> {
     let all = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH];
     let mut signals = signal_hook::iterator::Signals::new(all)?;
+    let end = |number: i32| {
+        terminal::restore();
+        std::process::exit(128 + number)
+    };
     std::thread::spawn(move || {
         let mut before = false;
         for number in signals.forever() {
@@ -264,11 +273,16 @@ fn pass_signals_on(line: Line) -> Result<()> {
                 continue;
             }
             if before {
-                terminal::restore();
-                std::process::exit(128 + number);
+                end(number);
             }
             before = true;
             line.send(Message::Signal(u8::try_from(number).unwrap_or_default()));
+            if let Some(grace) = grace.filter(|_| number != SIGINT) {
+                std::thread::spawn(move || {
+                    std::thread::sleep(grace);
+                    end(number);
+                });
+            }
         }
     });
     Ok(())

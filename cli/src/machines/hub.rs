@@ -87,6 +87,8 @@ pub struct Hub {
     pub output: Journal,
     /// Whether there is a first program.
     pub has_first: bool,
+    /// What a guest is told first, of a machine that was restored.
+    pub greeting: Vec<u8>,
     /// The process with which the machine ends.
     pub owner: Option<OwnedFd>,
     /// The session of the machine.
@@ -139,11 +141,12 @@ impl<'a> Service<'a> {
         if hub.has_first {
             relay.open(FIRST);
         }
+        let to_guest = Pending { bytes: hub.greeting.clone(), sent: 0 };
         Service {
             hub,
             guest,
             decoder: Decoder::new(Side::Guest),
-            to_guest: Pending::default(),
+            to_guest,
             relay,
             receipts: Default::default(),
             clients: BTreeMap::new(),
@@ -245,6 +248,7 @@ impl<'a> Service<'a> {
             match self.decoder.frame() {
                 Ok(Some(Frame { message: Message::Hello(_), .. })) => {
                     self.greeted = true;
+                    let _ = self.hub.events.send(Event::Ready);
                     if !self.refused && !(self.hub.news)(News::Ready) {
                         self.stop(USUAL_SECONDS, "its start was given up");
                     }

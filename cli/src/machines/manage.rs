@@ -23,17 +23,22 @@ pub fn ps(options: &Ps) -> Result<u8> {
     let title = ["NAME", "STATE", "SINCE", "CPUS", "MEMORY", "HOST MEMORY", "QEMU", "COMMAND"];
     let mut table = vec![title.map(String::from)];
     table.extend(rows.map(|(machine, state)| row(machine, &state)));
-    let mut widths = [0; 8];
-    for row in &table {
+    self::table(&table);
+    Ok(0)
+}
+
+/// Prints rows with columns of the same width.
+pub(crate) fn table<const N: usize>(rows: &[[String; N]]) {
+    let mut widths = [0; N];
+    for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = cell.chars().count().max(*width);
         }
     }
-    for row in &table {
+    for row in rows {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
         println!("{}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
-    Ok(0)
 }
 
 fn row(machine: &Machine, state: &State) -> [String; 8] {
@@ -66,7 +71,7 @@ fn shown(command: &str) -> String {
     }
 }
 
-fn age(seconds: u64) -> String {
+pub(crate) fn age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),
@@ -75,11 +80,23 @@ fn age(seconds: u64) -> String {
     }
 }
 
-/// How many bytes of the host's memory a process has.
-fn resident(pid: i32) -> Option<u64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
-    let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+/// How many bytes of the host's memory a process has. Pages that it shares with others count in
+/// parts, so that the sum of all machines is what all of them take; a host that does not tell that
+/// counts them in full.
+pub(crate) fn resident(pid: i32) -> Option<u64> {
+    let read = |name| std::fs::read_to_string(format!("/proc/{pid}/{name}"));
+    if let Some(bytes) = read("smaps_rollup").ok().and_then(|text| proportional(&text)) {
+        return Some(bytes);
+    }
+    let pages: u64 = read("statm").ok()?.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
+}
+
+/// Reads the proportional set size, in bytes, from the text of `smaps_rollup` (proc(5)).
+fn proportional(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
 }
 
 /// `./hayate stop`.
@@ -124,8 +141,8 @@ pub fn remove(options: &Remove) -> Result<u8> {
     })
 }
 
-/// Does something to each machine, whether or not it can be done to the one before.
-fn each(names: &[String], mut with: impl FnMut(&str) -> Result<()>) -> Result<u8> {
+/// Does something to each of these names, whether or not it can be done to the one before.
+pub(crate) fn each(names: &[String], mut with: impl FnMut(&str) -> Result<()>) -> Result<u8> {
     let mut status = 0;
     for name in names {
         if let Err(error) = with(name) {
@@ -139,6 +156,16 @@ fn each(names: &[String], mut with: impl FnMut(&str) -> Result<()>) -> Result<u8
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_read() {
+        let text = "5583e0000000-7ffd2f7f4000 ---p 00000000 00:00 0    [rollup]\n\
+            Rss:               88412 kB\nPss:               61223 kB\nPss_Anon:   9 kB\n";
+        assert_eq!(proportional(text), Some(61_223 << 10));
+        assert_eq!(proportional("Rss: 1 kB\nPss: 2\n"), None);
+        let own = std::process::id().cast_signed();
+        assert!(resident(own).is_some_and(|bytes| bytes > 1 << 20));
+    }
 
     #[test]
     fn cells_are_short() {

@@ -7,14 +7,17 @@
 use super::directory::{Machine, Machines, Owned, Process, State, now};
 use super::hub::{Hub, News};
 use super::journal::{self, Journal};
-use crate::arguments::Mode;
 use crate::arguments::machines::Start;
+use crate::arguments::{Mode, Run};
 use crate::compile;
 use crate::failure::{Failure, USAGE};
 use crate::guest::initramfs;
 use crate::guest::log::Sink;
+use crate::guest::qemu::Qemu;
 use crate::guest::session::{End, Outcome, Session, Streams};
 use crate::run::{self, Prepared};
+use crate::snapshots::clone;
+use crate::snapshots::directory::Snapshots;
 use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{
@@ -99,11 +102,18 @@ fn owner(pid: i32) -> Result<OwnedFd> {
 fn state(options: &Start) -> Result<State> {
     let words = options.run.command.iter().map(|word| word.to_string_lossy());
     let pid = i32::try_from(std::process::id()).context("no process number")?;
+    let (cpus, memory) = match &options.run.from {
+        Some(name) => {
+            let snapshot = Snapshots::there()?.manifest(name)?;
+            (snapshot.cpus, snapshot.memory)
+        }
+        None => (options.run.machine.cpus, options.run.machine.memory),
+    };
     Ok(State {
         started: now(),
         command: words.collect::<Vec<_>>().join(" "),
-        cpus: options.run.machine.cpus,
-        memory: options.run.machine.memory,
+        cpus,
+        memory,
         remove: options.rm,
         supervisor: Process::of(pid).context("cannot read /proc/self/stat")?,
         qemu: None,
@@ -126,6 +136,32 @@ fn state_of_nobody() -> State {
     }
 }
 
+/// How a machine begins.
+struct Origin {
+    qemu: Qemu,
+    /// For one that boots.
+    initramfs: Option<File>,
+    /// For one that is restored.
+    greeting: Vec<u8>,
+    /// Its first program.
+    words: Vec<Vec<u8>>,
+}
+
+fn origin(options: &Run, name: &str) -> Result<Origin> {
+    if options.from.is_some() {
+        let clone = clone::prepare(options, Some(name))?;
+        let words = clone.words(options)?;
+        let greeting = clone.greeting(words.clone())?;
+        return Ok(Origin { qemu: clone.qemu, initramfs: None, greeting, words });
+    }
+    let Prepared { mut job, archive, qemu, .. } = run::prepare(options, false)?;
+    job.streams = hayate_job::Streams::Channel;
+    job.hostname = name.to_string();
+    let further = [compile::copy()?];
+    let initramfs = initramfs::make(&job, archive.as_deref(), None, &further, &qemu.boot.modules)?;
+    Ok(Origin { qemu, initramfs: Some(initramfs), greeting: Vec::new(), words: job.arguments })
+}
+
 /// Runs the machine to its end.
 fn run_machine(
     options: &Start,
@@ -134,11 +170,10 @@ fn run_machine(
     known: &Arc<Mutex<Known>>,
 ) -> Result<Outcome> {
     let machine = owned.machine.clone();
-    let Prepared { mut job, archive, qemu } = run::prepare(&options.run, false)?;
-    job.streams = hayate_job::Streams::Channel;
-    job.hostname = machine.name.clone();
-    let further = [compile::copy()?];
-    let initramfs = initramfs::make(&job, archive.as_deref(), None, &further, &qemu.boot.modules)?;
+    let Origin { qemu, initramfs, greeting, words } = origin(&options.run, &machine.name)?;
+    // An image may have named it.
+    let shown: Vec<_> = words.iter().map(|word| String::from_utf8_lossy(word)).collect();
+    known.lock().unwrap_or_else(PoisonError::into_inner).state.command = shown.join(" ");
     let (guests, guest) = channel();
     let messages = Journal::create(&machine, journal::KERNEL)?;
     let sink = Sink::Shared(Arc::new(Mutex::new(messages)));
@@ -157,7 +192,8 @@ fn run_machine(
         listener,
         owned: Arc::new(owned),
         output: Journal::create(&machine, journal::OUTPUT)?,
-        has_first: !job.arguments.is_empty(),
+        has_first: !words.is_empty(),
+        greeting,
         owner,
         events: session.events(),
         news: {
@@ -171,7 +207,7 @@ fn run_machine(
     let files = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files });
     let serving = std::thread::spawn(move || hub.serve(&guest));
-    let outcome = session.run(Some(&initramfs));
+    let outcome = session.run(initramfs.as_ref());
     let _ = serving.join();
     std::mem::forget(owned);
     outcome

@@ -3,7 +3,7 @@
 use super::report::{Case, judge};
 use super::{Report, Trial};
 use crate::arguments::network::{Net, Network};
-use crate::arguments::{Board, Machine, Profile, Test};
+use crate::arguments::{Board, Machine, Monitor, Profile, Test};
 use crate::guest::log::Sink;
 use crate::guest::session::{End, Outcome, Session, Streams};
 use crate::guest::{accel, backtrace, initramfs};
@@ -150,30 +150,48 @@ pub fn in_machines(options: &Test, programs: &Programs) -> Vec<Trial> {
 /// How long all programs of a suite may take in one machine.
 const SUITE_LIMIT: Duration = Duration::from_secs(1200);
 
-/// A run of the guest programs in supervisor mode.
-struct ModeRun {
+/// A run of all programs of a suite in one machine, in another way than usual.
+struct SuiteRun {
     name: &'static str,
     cpus: u8,
     suite: &'static str,
     /// Words before `runall`.
     before: &'static [&'static str],
+    /// Options of `runall`.
+    options: &'static [&'static str],
+    /// A word on the kernel's command line.
+    append: &'static str,
+    /// How often each program is started.
+    starts: u32,
     long: bool,
 }
 
-const MODE_RUNS: [ModeRun; 10] = {
+const SUITE_RUNS: [SuiteRun; 13] = {
     const STORM: &[&str] = &["/tests/stress/modestorm", "--"];
     const MINUTES: &[&str] = &["/tests/stress/modestorm", "--seconds", "600", "--"];
     const HOUR: &[&str] = &["/tests/stress/modestorm", "--seconds", "3600", "--"];
-    const fn row(name: &'static str, cpus: u8, suite: &'static str, long: bool) -> ModeRun {
-        ModeRun { name, cpus, suite, before: &IN_SUPERVISOR_MODE, long }
+    // Every call site is patched, not only those that a program reaches often.
+    const GATE: &str = "gate=first";
+    const fn row(name: &'static str, cpus: u8, suite: &'static str, long: bool) -> SuiteRun {
+        let before = &IN_SUPERVISOR_MODE;
+        SuiteRun { name, cpus, suite, before, options: &[], append: GATE, starts: 1, long }
     }
     const fn storm(
         name: &'static str,
         suite: &'static str,
         before: &'static [&'static str],
         long: bool,
-    ) -> ModeRun {
-        ModeRun { name, cpus: 2, suite, before, long }
+    ) -> SuiteRun {
+        SuiteRun { before, ..row(name, 2, suite, long) }
+    }
+    const fn images(suite: &'static str) -> SuiteRun {
+        SuiteRun {
+            before: &[],
+            options: &["--images"],
+            append: "recycle=full+image",
+            starts: 5,
+            ..row("from_images", 2, suite, true)
+        }
     }
     [
         storm("mode_changes_100_times_a_second_for_an_hour", "static", HOUR, true),
@@ -186,14 +204,18 @@ const MODE_RUNS: [ModeRun; 10] = {
         row("supervisor_mode", 2, "programs", true),
         storm("mode_changes_100_times_a_second", "dynamic", STORM, true),
         storm("mode_changes_100_times_a_second", "programs", STORM, true),
+        images("dynamic"),
+        images("static"),
+        images("programs"),
     ]
 };
 
-/// Returns the trials of the guest programs in supervisor mode, and while another process switches
-/// their mode a hundred times a second. All programs of a suite share one machine, so that switches
-/// happen during all kinds of activity.
-pub fn in_supervisor_mode(options: &Test, programs: &Programs) -> Vec<Trial> {
-    MODE_RUNS
+/// Returns the trials of whole suites: in supervisor mode, while another process switches their mode
+/// a hundred times a second, and from images, compared with starts without. All programs of a suite
+/// share one machine, so that switches happen during all kinds of activity, and images are of
+/// programs that change the world.
+pub fn suites(options: &Test, programs: &Programs) -> Vec<Trial> {
+    SUITE_RUNS
         .iter()
         .filter(|row| options.cpus.contains(&row.cpus))
         .filter(|row| !row.long || options.includes_long(&row.trial_name()))
@@ -201,21 +223,21 @@ pub fn in_supervisor_mode(options: &Test, programs: &Programs) -> Vec<Trial> {
         .collect()
 }
 
-impl ModeRun {
+impl SuiteRun {
     fn trial_name(&self) -> String {
         format!("{}/{}-cpu/{}", self.name, self.cpus, self.suite)
     }
 
-    /// Returns the machine's time limit: that of a suite, and the time that the row is asked to go
-    /// on changing modes. A guest that hangs must not take the time of all other rows.
+    /// Returns the machine's time limit: that of a suite for each start, and the time that the row is
+    /// asked to go on changing modes. A guest that hangs must not take the time of all other rows.
     fn limit(&self) -> Duration {
         let seconds = self.before.windows(2).find(|words| words[0] == "--seconds");
         let seconds = seconds.and_then(|words| words[1].parse().ok()).unwrap_or(0);
-        SUITE_LIMIT + Duration::from_secs(seconds)
+        SUITE_LIMIT * self.starts + Duration::from_secs(seconds)
     }
 
     fn trial(&self, options: &Test, programs: &Programs) -> Trial {
-        let (before, limit) = (self.before, self.limit());
+        let (before, then, limit) = (self.before, self.options, self.limit());
         let prefix = format!("{}/", self.suite);
         let (mut known, mut all) = (Vec::new(), Vec::new());
         for (path, cases) in &programs.areas {
@@ -224,11 +246,11 @@ impl ModeRun {
             all.push(format!("{path}::"));
         }
         let (mut machine, folder) = (machine(options, self.cpus), programs.folder.clone());
-        // Every call site is patched, not only those that a program reaches often.
-        machine.append.push("gate=first".into());
+        machine.append.push(self.append.into());
         let trial = Trial::new(self.trial_name(), move |chosen| {
             let mut words: Vec<String> = before.iter().map(|&word| word.into()).collect();
             words.push(format!("{GUEST_FOLDER}/runall"));
+            words.extend(then.iter().map(|&word| word.into()));
             if chosen.is_empty() {
                 words.extend(all.iter().cloned());
             } else {
@@ -257,6 +279,7 @@ pub(super) fn machine(options: &Test, cpus: u8) -> Machine {
         qemu: Vec::new(),
         kernel: None,
         background: false,
+        vmm: Monitor::Qemu,
         linux: options.guest_linux,
         profile: options.profile,
     }
@@ -287,6 +310,8 @@ pub(super) fn run(
         ],
         directory: None,
         user: (0, 0),
+        account: None,
+        stop_signal: None,
         hostname: "hayate".into(),
         root,
         mounts: vec![Mount { device: tests, kind: "ext4".into(), path: variable(GUEST_FOLDER) }],

@@ -11,7 +11,7 @@ use super::{Report, Trial};
 use crate::arguments::Test;
 use crate::image::default;
 use crate::tool;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
@@ -78,10 +78,49 @@ assert int(counts["eth1"][1]) > 700 and int(counts["eth0"][1]) > 700, counts
 print(took)
 "#;
 
+/// Sends a large stream by one of two joined devices to the address of the other, with both ends on
+/// one processor, and says how many segments the machine sent, how many of them again, and how many
+/// frames its devices dropped.
+const LARGE: &str = r#"import os, socket, subprocess
+for at in (0, 1):
+    subprocess.run(["ip", "link", "set", f"eth{at}", "up"], check=True)
+    subprocess.run(["ip", "address", "add", f"fe80::{at + 1}/64", "dev", f"eth{at}", "nodad"],
+                   check=True)
+length = 48 << 20
+listener = socket.socket(socket.AF_INET6)
+listener.bind(("fe80::2", 7, 0, socket.if_nametoindex("eth1")))
+listener.listen()
+if os.fork() == 0:
+    stream, _ = listener.accept()
+    got = 0
+    while data := stream.recv(1 << 18):
+        got += len(data)
+    stream.sendall(b"%d" % got)
+    os._exit(0)
+stream = socket.socket(socket.AF_INET6)
+stream.connect(("fe80::2", 7, 0, socket.if_nametoindex("eth0")))
+data = bytes(1 << 20)
+for _ in range(length >> 20):
+    stream.sendall(data)
+stream.shutdown(socket.SHUT_WR)
+assert int(stream.recv(20)) == length
+assert os.wait()[1] == 0
+tcp = [line.split()[1:] for line in open("/proc/net/snmp") if line.startswith("Tcp:")]
+tcp = dict(zip(*tcp))
+dropped = 0
+for line in open("/proc/net/dev"):
+    name, _, counts = line.partition(":")
+    if name.strip() in ("eth0", "eth1"):
+        counts = [int(count) for count in counts.split()]
+        dropped += counts[2] + counts[3] + counts[10] + counts[11]
+print(tcp["OutSegs"], tcp["RetransSegs"], dropped)
+"#;
+
 /// The trials.
 pub fn trials(options: &Test) -> Vec<Trial> {
-    let checks: [(&str, Check); 3] = [
+    let checks: [(&str, Check); 4] = [
         ("network/two_devices_of_a_machine_count_the_same", pair),
+        ("network/a_connection_does_not_fill_the_queues_of_its_device", large),
         ("network/a_tap_interface_and_segments_that_stand_for_several", tap),
         ("network/passt_passes_connections_on", passt),
     ];
@@ -112,6 +151,24 @@ fn pair(hayate: &Hayate) -> Result<Verdict> {
         taken.push(String::from_utf8_lossy(&output.stdout).trim().parse::<u64>()?);
     }
     ensure!(taken[0] == taken[1], "{} and {} instructions", taken[0], taken[1]);
+    Ok(Verdict::Passed)
+}
+
+/// A stream whose ends share a processor drops no frame in the queues of the machine itself, and
+/// few of its segments are sent again (QEMU's hub lets frames overtake others where a receive
+/// queue was full).
+fn large(hayate: &Hayate) -> Result<Verdict> {
+    default::DEFAULT.get()?;
+    let mut command =
+        hayate.command(&["--deterministic", "--net", "pair"], &["python3", "-c", LARGE])?;
+    let output = command.env("HAYATE_ACCEL", "tcg").output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
+    let said = String::from_utf8_lossy(&output.stdout);
+    let counts: Vec<u64> = said.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+    let [sent, again, dropped] = counts[..] else { bail!("it said {said}") };
+    ensure!(dropped == 0, "{dropped} frames of {sent} were dropped");
+    ensure!(again * 100 < sent, "{again} segments of {sent} were sent again");
     Ok(Verdict::Passed)
 }
 

@@ -24,6 +24,8 @@ mod addresses;
 mod artifacts;
 mod cargo;
 mod command;
+mod containers;
+mod debuggers;
 mod documents;
 mod errors;
 mod explain;
@@ -40,10 +42,12 @@ mod report;
 mod schedule;
 mod screen;
 mod servers;
+mod snapshots;
 mod sources;
 mod stack;
 pub mod start;
 mod stress;
+mod templates;
 
 use crate::arguments::Test;
 use anyhow::Result;
@@ -179,13 +183,17 @@ fn stages(options: &Test) -> Result<Vec<Stage>> {
 
 /// Returns the trials in machines. Those that take minutes come before the many short ones.
 fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> {
-    let mut trials = guest::in_supervisor_mode(options, programs);
+    let mut trials = guest::suites(options, programs);
     trials.extend(stress::trials(options, programs));
+    trials.extend(debuggers::trials(options));
     trials.extend(servers::trials(options));
     trials.extend(command::trials(options));
     trials.extend(machines::trials(options));
+    trials.extend(snapshots::trials(options));
     trials.extend(addresses::trials(options));
     trials.extend(images::trials(options));
+    trials.extend(templates::trials(options));
+    trials.extend(containers::trials(options));
     trials.extend(explain::trials(options));
     trials.extend(off2f::trials(options));
     trials.extend(packets::trials(options));

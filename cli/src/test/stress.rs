@@ -137,6 +137,7 @@ const TABLE: &[Stress] = &[
         "sysfuzz --seed 4 --seconds 20 --procs 1 --as-root"),
     row("a_user_fills_unix_sockets", 2, "objects --procs 3 --only bytes").memory(64),
     row("a_user_fills_pipes", 2, "objects --procs 3 --only pipe").memory(64),
+    row("a_user_fills_backlogs", 2, "objects --procs 3 --only backlog,connections").memory(64),
     row("a_user_fills_whatever_it_can_open", 2, "objects --procs 3").memory(64),
     row("starts_until_memory_ends", 1, "storm --seconds 1 bomb").memory(128),
     row("starts_until_memory_ends", 2, "storm --seconds 1 bomb").memory(128),

@@ -9,9 +9,12 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod aio;
 mod errno;
 pub mod file;
+pub mod ipc;
 pub mod process;
+pub mod ptrace;
 pub mod signal;
 pub mod socket;
 pub mod time;

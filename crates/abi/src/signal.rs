@@ -62,6 +62,7 @@ mod flags {
     pub const FPE_FLTUND: i32 = 5;
     pub const FPE_FLTRES: i32 = 6;
     pub const FPE_FLTINV: i32 = 7;
+    pub const SYS_SECCOMP: i32 = 1;
     pub const SEGV_MAPERR: i32 = 1;
     pub const SEGV_ACCERR: i32 = 2;
     pub const BUS_ADRALN: i32 = 1;
@@ -188,6 +189,15 @@ impl Siginfo {
     pub const fn from_fault(signal: u32, code: i32, address: u64) -> Siginfo {
         let mut info = Siginfo::new(signal, code);
         info.fields[0] = address;
+        info
+    }
+
+    /// Returns the information of a system call that a filter trapped: the address behind the
+    /// instruction, the call's number, the architecture (`AUDIT_ARCH_*`).
+    pub const fn from_call(code: i32, error: i32, address: u64, call: u32, arch: u32) -> Siginfo {
+        let mut info = Siginfo::from_fault(SIGSYS, code, address);
+        info.si_errno = error;
+        info.fields[1] = pair(call, arch);
         info
     }
 

@@ -63,6 +63,7 @@ const CANNOT: &[(&str, &str, &str)] = &[
     ("fsetxattr", "ENOENT", "its file is open; the path is the attribute's name"),
     ("fgetxattr", "ENOENT", "its file is open; the path is the attribute's name"),
     ("fremovexattr", "ENOENT", "its file is open; the path is the attribute's name"),
+    ("msgget", "EINVAL", "msgget(2): every bit of its flags means something or nothing"),
     ("set_robust_list", "EFAULT", "the list is looked at when the thread ends"),
 ];
 

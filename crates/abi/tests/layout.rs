@@ -1,7 +1,7 @@
 //! The structures have the sizes that the C library gives them.
 
 use core::mem::size_of;
-use hayate_abi::{file, process, signal, socket, time};
+use hayate_abi::{file, ipc, process, signal, socket, time};
 
 macro_rules! same_size {
     ($($ours:ty = $theirs:ty),* $(,)?) => {
@@ -23,6 +23,14 @@ fn sizes_match_the_c_library() {
         file::InotifyEventHead = libc::inotify_event,
         file::Winsize = libc::winsize,
         file::Termios2 = libc::termios2,
+        ipc::IpcPerm = libc::ipc_perm,
+        ipc::ShmidDs = libc::shmid_ds,
+        ipc::SemidDs = libc::semid_ds,
+        ipc::MsqidDs = libc::msqid_ds,
+        ipc::Msginfo = libc::msginfo,
+        ipc::MqAttr = libc::mq_attr,
+        ipc::Sembuf = libc::sembuf,
+        ipc::Seminfo = libc::seminfo,
         process::Rusage = libc::rusage,
         process::Rlimit = libc::rlimit,
         process::CloneArgs = libc::clone_args,
@@ -57,6 +65,8 @@ fn sizes_of_what_the_c_library_lacks() {
     assert_eq!(size_of::<file::Dirent64Head>(), 19);
     assert_eq!(size_of::<process::SchedAttr>(), 56);
     assert_eq!(size_of::<process::RobustListHead>(), 24);
+    assert_eq!(size_of::<ipc::ShmLimits>(), 72);
+    assert_eq!(size_of::<ipc::ShmInfo>(), 48);
 }
 
 #[test]

@@ -18,6 +18,7 @@ extern crate alloc;
 mod check;
 mod code;
 mod run;
+pub mod seccomp;
 
 use alloc::vec::Vec;
 

@@ -57,7 +57,7 @@ fn execute(program: &[Instruction], packet: &impl Packet) -> Option<u32> {
     }
 }
 
-fn calculate(which: Calculation, a: u32, by: u32) -> Option<u32> {
+pub(super) fn calculate(which: Calculation, a: u32, by: u32) -> Option<u32> {
     match which {
         Calculation::Add => Some(a.wrapping_add(by)),
         Calculation::Sub => Some(a.wrapping_sub(by)),
@@ -72,7 +72,7 @@ fn calculate(which: Calculation, a: u32, by: u32) -> Option<u32> {
     }
 }
 
-fn holds(which: Condition, a: u32, with: u32) -> bool {
+pub(super) fn holds(which: Condition, a: u32, with: u32) -> bool {
     match which {
         Condition::Equal => a == with,
         Condition::Greater => a > with,

@@ -62,6 +62,14 @@ pub enum Message {
     /// From the host: end all programs, kill those that are left after so many seconds, and end the
     /// machine.
     Shutdown(u32),
+    /// From the host: end all programs, kill those that are left after so many seconds, and start
+    /// no other one until [`Message::Fresh`].
+    Settle(u32),
+    /// From the guest: all programs have ended, as [`Message::Settle`] wanted.
+    Settled,
+    /// From the host, to a machine that was restored: who it is from now on (`hayate_job::Fresh`).
+    /// The guest says [`Message::Hello`] when it is.
+    Fresh(Vec<u8>),
 }
 
 /// A message and its session.
@@ -108,6 +116,9 @@ mod kind {
     pub const EXIT: u8 = 9;
     pub const FAILED: u8 = 10;
     pub const SHUTDOWN: u8 = 11;
+    pub const SETTLE: u8 = 12;
+    pub const SETTLED: u8 = 13;
+    pub const FRESH: u8 = 14;
 }
 
 impl Stream {
@@ -186,6 +197,15 @@ impl Frame {
                 out.extend_from_slice(&seconds.to_le_bytes());
                 kind::SHUTDOWN
             }
+            Message::Settle(seconds) => {
+                out.extend_from_slice(&seconds.to_le_bytes());
+                kind::SETTLE
+            }
+            Message::Settled => kind::SETTLED,
+            Message::Fresh(bytes) => {
+                out.extend_from_slice(bytes);
+                kind::FRESH
+            }
         };
         let length = (out.len() - start - HEADER) as u32;
         out[start..start + 4].copy_from_slice(&length.to_le_bytes());
@@ -206,7 +226,9 @@ fn limits(side: Side, kind: u8) -> Option<(usize, usize)> {
         kind::HANGUP => (Some(Side::Host), 0, 0),
         kind::EXIT => (Some(Side::Guest), 1, 1),
         kind::FAILED => (Some(Side::Guest), 1, 1 + MOST_TEXT),
-        kind::SHUTDOWN => (Some(Side::Host), 4, 4),
+        kind::SHUTDOWN | kind::SETTLE => (Some(Side::Host), 4, 4),
+        kind::SETTLED => (Some(Side::Guest), 0, 0),
+        kind::FRESH => (Some(Side::Host), 0, MOST_COMMAND),
         _ => return None,
     };
     (sender.is_none() || sender == Some(side)).then_some((least, most))
@@ -285,6 +307,9 @@ fn message(side: Side, kind: u8, payload: &[u8]) -> Option<Message> {
             Message::Failed(*status, String::from_utf8_lossy(text).to_string())
         }
         kind::SHUTDOWN => Message::Shutdown(four(0)?),
+        kind::SETTLE => Message::Settle(four(0)?),
+        kind::SETTLED => Message::Settled,
+        kind::FRESH => Message::Fresh(payload.to_vec()),
         _ => return None,
     })
 }
@@ -309,6 +334,8 @@ mod tests {
             any::<(u16, u16)>().prop_map(|(rows, columns)| Message::Resize(rows, columns)),
             Just(Message::Hangup),
             any::<u32>().prop_map(Message::Shutdown),
+            any::<u32>().prop_map(Message::Settle),
+            prop::collection::vec(any::<u8>(), 0..300).prop_map(Message::Fresh),
         ]
     }
 
@@ -321,6 +348,7 @@ mod tests {
             any::<u32>().prop_map(|bytes| Message::Credit(Stream::Input, bytes)),
             any::<u8>().prop_map(Message::Exit),
             (any::<u8>(), ".{0,40}").prop_map(|(status, text)| Message::Failed(status, text)),
+            Just(Message::Settled),
         ]
     }
 
@@ -378,6 +406,9 @@ mod tests {
             decoder.frame().unwrap_err()
         };
         refused(Side::Guest, Message::Shutdown(1));
+        refused(Side::Guest, Message::Settle(1));
+        refused(Side::Guest, Message::Fresh(vec![1]));
+        refused(Side::Host, Message::Settled);
         refused(Side::Guest, Message::Data(Stream::Input, vec![1]));
         refused(Side::Guest, Message::Credit(Stream::Output, 1));
         refused(Side::Host, Message::Exit(0));

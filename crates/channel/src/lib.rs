@@ -12,6 +12,13 @@
 //! way that the other side has not passed on, and gets credit back as they are. So a program whose
 //! output nobody reads stops, as at a full pipe, and no other one does.
 //!
+//! # Snapshots
+//!
+//! A machine becomes a snapshot between two messages of the host:
+//! [`Settle`](frame::Message::Settle) ends all programs, after which the guest starts none, and
+//! [`Fresh`](frame::Message::Fresh) makes a clone another machine than its twins, after which it
+//! does. The guest greets the host once more.
+//!
 //! # Trust
 //!
 //! Bytes from the guest are allegations. The decoder refuses kinds that the side does not send, and
@@ -36,7 +43,7 @@ pub mod window;
 
 /// The version of the format. Both sides are built from one source tree, but a machine may live
 /// longer than the program that started it.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// The bytes of a stream that may be on the way.
 pub const WINDOW: u32 = 128 << 10;

@@ -74,6 +74,10 @@ impl Relay {
     fn take_from_client(&mut self, client: u32, message: &Message) -> Result<(), Fault> {
         match message {
             Message::Shutdown(_) => return Ok(()),
+            // They are about the machine, and its supervisor's.
+            Message::Settle(_) | Message::Fresh(_) => {
+                return Err(Fault("a message about the machine"));
+            }
             Message::Open(_) if self.sessions.contains_key(&client) => {
                 return Err(Fault("a second program"));
             }
@@ -153,6 +157,16 @@ mod tests {
         relay.from_client(4, open()).unwrap();
         assert_eq!(relay.client_left(4), Some(Frame::new(4, Message::Hangup)));
         assert_eq!(relay.client_left(4), None);
+    }
+
+    #[test]
+    fn a_client_says_nothing_about_the_machine() {
+        let mut relay = Relay::default();
+        for message in [Message::Settle(1), Message::Fresh(vec![1])] {
+            relay.from_client(3, open()).unwrap();
+            assert_eq!(relay.from_client(3, message), Err(Fault("a message about the machine")));
+            assert_eq!(relay.open_sessions(), 0);
+        }
     }
 
     #[test]

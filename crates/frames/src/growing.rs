@@ -113,6 +113,38 @@ impl<T: Clear> Growing<T> {
         self.buddy.free_range(first, count);
     }
 
+    /// One past the highest frame number.
+    pub fn end(&self) -> u32 {
+        self.end
+    }
+
+    /// Free frames that the host was told of.
+    pub fn told_frames(&self) -> u32 {
+        self.buddy.told_frames()
+    }
+
+    /// Looks for unused memory from `from` on, in one section at most; see [`Buddy::offer`].
+    pub fn offer(&mut self, from: &mut u32, most: u32) -> Option<Range<u32>> {
+        let section = frames(*from / SECTION);
+        let end = section.end.min(self.end);
+        if !self.has_records(*from / SECTION) {
+            *from = end;
+            return None;
+        }
+        self.buddy.offer(from, end, most)
+    }
+
+    /// See [`Buddy::restore`].
+    pub fn restore(&mut self, run: Range<u32>, told: bool) {
+        self.buddy.restore(run, told);
+    }
+
+    /// Whether the section's records were cleared.
+    fn has_records(&self, section: u32) -> bool {
+        let usable = || self.usable.iter().any(|range| touches(range, section));
+        self.in_use.iter().any(|range| touches(range, section)) || section < self.next && usable()
+    }
+
     /// Adds the next section that has usable frames; false if there is none.
     #[cold]
     fn grow(&mut self) -> bool {

@@ -11,7 +11,8 @@
 //!   (they would have been merged), so free memory is always as little fragmented as it can be;
 //! * frame number 0 is never handed out: 0 ends the lists.
 //!
-//! [`Growing`] adds memory to it when memory is first needed.
+//! [`Growing`] adds memory to it when memory is first needed. [`unused`] finds the free memory that
+//! the host can have back.
 //!
 //! There is no locking here: the machine layer wraps a `Buddy` in a spin lock and puts a small
 //! [`Stack`] of frames for each processor in front of it, so that the lock is taken once in many
@@ -27,6 +28,7 @@ mod late;
 mod stack;
 #[cfg(test)]
 mod tests;
+mod unused;
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -34,9 +36,14 @@ use core::sync::atomic::Ordering::Relaxed;
 pub use growing::{Clear, Growing, Ranges, SECTION};
 pub use late::{Refusal, admit};
 pub use stack::Stack;
+pub use unused::UNIT;
+use unused::UNIT_ORDER;
 
 /// Number of block sizes: orders 0 to 15, 4 KiB to 128 MiB.
 pub const ORDERS: usize = 16;
+
+/// The orders below a unit's, as bits of `stocked`.
+const SMALL: u32 = (1 << UNIT_ORDER) - 1;
 
 /// The storage of the allocator's links: one [`Link`] for each frame.
 pub trait Table {
@@ -44,6 +51,11 @@ pub trait Table {
     fn link(&self, frame: u32) -> Link;
     /// Replaces the link of a frame.
     fn set_link(&mut self, frame: u32, link: Link);
+    /// Called when the number of free frames in whole units ([`unused`]) changes: those that the
+    /// host was not told of, and those that it was told of.
+    fn note_units(&mut self, untold: u32, told: u32) {
+        let _ = (untold, told);
+    }
 }
 
 /// The allocator's data about a frame.
@@ -53,7 +65,8 @@ pub struct Link {
     pub next: u32,
     /// The previous free block of the same order; 0 at the head.
     pub prev: u32,
-    /// [`Link::FREE`] plus the order in the first frame of a free block, else 0.
+    /// [`Link::FREE`] plus the order in the first frame of a free block, else 0. The first frame of
+    /// a free unit has the unit's mark besides ([`unused`]).
     pub state: u32,
 }
 
@@ -73,13 +86,17 @@ pub struct Buddy<T> {
     /// Bit `n` is set when `heads[n]` is not empty.
     stocked: u32,
     free: u32,
+    /// Free frames in units that the host was not told of.
+    untold: u32,
+    /// Free frames in units that the host was told of.
+    told: u32,
 }
 
 impl<T: Table> Buddy<T> {
     /// An allocator without any free frame, for frame numbers below `end`. Give it frames with
     /// [`free_range`](Self::free_range). Every link of `table` must be [`Link::USED`].
     pub fn new(table: T, end: u32) -> Self {
-        Buddy { table, end, heads: [0; ORDERS], stocked: 0, free: 0 }
+        Buddy { table, end, heads: [0; ORDERS], stocked: 0, free: 0, untold: 0, told: 0 }
     }
 
     /// Number of free frames.
@@ -106,8 +123,9 @@ impl<T: Table> Buddy<T> {
             return None;
         }
         let fitting = self.stocked >> order << order;
-        if fitting == 0 {
-            return None;
+        // The common case costs nothing for the units: this test would be for zero otherwise.
+        if fitting & SMALL == 0 {
+            return self.allocate_unit(fitting, order);
         }
         let mut have = fitting.trailing_zeros() as usize;
         let frame = self.heads[have];
@@ -163,16 +181,16 @@ impl<T: Table> Buddy<T> {
         assert!(self.table.link(frame).state & Link::FREE == 0, "block freed twice");
         self.free += 1 << order;
         let (mut frame, mut order) = (frame, order);
-        while order + 1 < ORDERS {
+        while order < UNIT_ORDER {
             let buddy = frame ^ (1 << order);
             if buddy >= self.end || self.table.link(buddy).state != Link::FREE | order as u32 {
-                break;
+                return self.link(frame, order);
             }
             self.unlink(buddy, order);
             frame &= !(1 << order);
             order += 1;
         }
-        self.link(frame, order);
+        self.free_units(frame, order);
     }
 
     /// Gives any contiguous frames back, in as few blocks as alignment allows.

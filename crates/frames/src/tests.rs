@@ -2,6 +2,7 @@
 
 extern crate std;
 use super::*;
+use crate::unused::{MARKS, UNIT, UNIT_ORDER};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use proptest::prelude::*;
@@ -26,28 +27,33 @@ fn buddy(frames: u32) -> Buddy<Links> {
 /// Checks that every free block is on its list, marked and inside the bounds, that no two free
 /// buddies exist, and the count.
 fn check(buddy: &Buddy<Links>) {
-    let mut seen = BTreeSet::new();
+    let mut seen = vec![false; buddy.end as usize];
     for order in 0..ORDERS {
         let mut frame = buddy.heads[order];
         assert_eq!(frame != 0, buddy.stocked >> order & 1 == 1);
         let mut prev = 0;
         while frame != 0 {
             let link = buddy.table.link(frame);
-            assert_eq!(link.state, Link::FREE | order as u32);
+            let mark = if order >= UNIT_ORDER { link.state & MARKS } else { 0 };
+            assert_eq!(link.state, Link::FREE | order as u32 | mark);
             assert_eq!(link.prev, prev);
             assert_eq!(frame % (1 << order), 0);
             let other = frame ^ (1 << order);
             if order + 1 < ORDERS && other < buddy.end {
-                assert_ne!(buddy.table.link(other).state, Link::FREE | order as u32);
+                assert_ne!(buddy.table.link(other).state & !MARKS, Link::FREE | order as u32);
             }
             for f in frame..frame + (1 << order) {
-                assert!(f < buddy.end && seen.insert(f));
+                assert!(f < buddy.end && !core::mem::replace(&mut seen[f as usize], true));
             }
             prev = frame;
             frame = link.next;
         }
     }
-    assert_eq!(seen.len() as u32, buddy.free_frames());
+    let free = seen.iter().filter(|seen| **seen).count();
+    assert_eq!(free as u32, buddy.free_frames());
+    let units = seen.chunks_exact(UNIT as usize);
+    let whole = units.filter(|unit| unit.iter().all(|free| *free)).count();
+    assert_eq!(buddy.told_frames() + buddy.untold_frames(), whole as u32 * UNIT);
 }
 
 #[test]
@@ -159,6 +165,133 @@ proptest! {
             check(&b);
             prop_assert_eq!(b.free_frames() as usize + used.len(), end as usize - 1);
         }
+    }
+}
+
+/// Takes everything out that is unused since the last call, at most `most` frames at a time.
+fn offers(b: &mut Buddy<Links>, most: u32) -> Vec<core::ops::Range<u32>> {
+    let (mut from, end) = (0, b.end);
+    let mut all = Vec::new();
+    while from < end {
+        all.extend(b.offer(&mut from, end, most));
+    }
+    check(b);
+    all
+}
+
+#[test]
+fn unused_memory_is_offered_once() {
+    const END: u32 = 20 * UNIT + 7;
+    let mut b = buddy(END);
+    b.free_range(1, END - 1);
+    assert_eq!(b.untold_frames(), 19 * UNIT);
+    // What is seen for the first time may be needed soon.
+    assert_eq!(offers(&mut b, u32::MAX), []);
+    let taken = b.allocate(UNIT_ORDER).unwrap();
+    let runs = offers(&mut b, 4 * UNIT);
+    assert!(runs.iter().all(|run| run.len() as u32 <= 4 * UNIT && run.start % UNIT == 0));
+    assert!(runs.iter().all(|run| !run.contains(&taken)));
+    assert_eq!(runs.iter().map(|run| run.len() as u32).sum::<u32>(), 18 * UNIT);
+    assert_eq!(b.untold_frames() + b.told_frames(), 0);
+    // The host heard of all but one.
+    for (at, run) in runs.into_iter().enumerate() {
+        b.restore(run, at != 0);
+        check(&b);
+    }
+    b.free(taken, UNIT_ORDER);
+    check(&b);
+    let untold = b.untold_frames();
+    assert_eq!(b.told_frames() + untold, 19 * UNIT);
+    assert_eq!(offers(&mut b, u32::MAX), []);
+    let runs = offers(&mut b, u32::MAX);
+    assert_eq!(runs.iter().map(|run| run.len() as u32).sum::<u32>(), untold);
+    runs.into_iter().for_each(|run| b.restore(run, true));
+    check(&b);
+    assert_eq!((b.untold_frames(), b.told_frames()), (0, 19 * UNIT));
+    assert_eq!(offers(&mut b, u32::MAX), []);
+    // One frame of a unit, and the unit is new when it comes back.
+    let taken: Vec<u32> = (0..UNIT + 7).map(|_| b.allocate(0).unwrap()).collect();
+    assert!(b.told_frames() < 19 * UNIT);
+    taken.into_iter().for_each(|frame| b.free(frame, 0));
+    check(&b);
+    assert_eq!(b.untold_frames() + b.told_frames(), 19 * UNIT);
+    assert_eq!(b.untold_frames(), UNIT);
+}
+
+proptest! {
+    /// Beside a list that says of each unit how often it was looked at, and whether the host knows.
+    #[test]
+    fn the_host_has_only_what_is_unused(
+        ops in prop::collection::vec((0u8..8, 0usize..12, any::<u16>()), 1..100),
+        end in 2u32..20 * UNIT,
+    ) {
+        let mut b = buddy(end);
+        b.free_range(1, end - 1);
+        let mut held: Vec<(u32, u32)> = Vec::new();
+        let mut out: Vec<core::ops::Range<u32>> = Vec::new();
+        let mut looked = vec![0u8; (end / UNIT + 1) as usize];
+        let mut told = vec![false; looked.len()];
+        let touch = |looked: &mut Vec<u8>, told: &mut Vec<bool>, first: u32, count: u32| {
+            for unit in first / UNIT..=(first + count - 1) / UNIT {
+                looked[unit as usize] = 0;
+                told[unit as usize] = false;
+            }
+        };
+        for (op, order, pick) in ops {
+            match op {
+                0..3 => {
+                    let (got, count) = if op == 0 {
+                        let count = u32::from(pick) % (3 * UNIT) + 1;
+                        (b.allocate_range(count), count)
+                    } else {
+                        (b.allocate(order), 1u32 << order)
+                    };
+                    if let Some(first) = got {
+                        // The rest of a range's last unit was out, too.
+                        let whole = count.next_power_of_two();
+                        touch(&mut looked, &mut told, first, whole);
+                        held.push((first, count));
+                    }
+                }
+                3..5 if !held.is_empty() => {
+                    let (first, count) = held.swap_remove(usize::from(pick) % held.len());
+                    touch(&mut looked, &mut told, first, count);
+                    b.free_range(first, count);
+                }
+                5 if !out.is_empty() => {
+                    let run = out.swap_remove(usize::from(pick) % out.len());
+                    let is_told = pick & 256 != 0;
+                    for unit in run.start / UNIT..run.end / UNIT {
+                        told[unit as usize] = is_told;
+                        looked[unit as usize] = 0;
+                    }
+                    b.restore(run, is_told);
+                }
+                6.. => {
+                    let runs = offers(&mut b, (u32::from(pick) % 9 + 1) * UNIT);
+                    for unit in runs.iter().flat_map(|run| run.start / UNIT..run.end / UNIT) {
+                        prop_assert!(looked[unit as usize] > 0 && !told[unit as usize]);
+                    }
+                    out.extend(runs);
+                    looked.iter_mut().for_each(|count| *count = 1);
+                }
+                _ => {}
+            }
+            check(&b);
+            let known = told.iter().filter(|told| **told).count() as u32;
+            prop_assert_eq!(b.told_frames(), known * UNIT);
+            let held: u32 = held.iter().map(|(_, count)| count).sum();
+            let out: u32 = out.iter().map(|run| run.len() as u32).sum();
+            prop_assert_eq!(b.free_frames() + held + out, end - 1);
+        }
+        // At rest everything is told in the end, as far as it is a whole unit.
+        out.into_iter().for_each(|run| b.restore(run, false));
+        for _ in 0..2 {
+            let runs = offers(&mut b, 4 * UNIT);
+            runs.into_iter().for_each(|run| b.restore(run, true));
+        }
+        prop_assert_eq!(b.untold_frames(), 0);
+        check(&b);
     }
 }
 

@@ -85,13 +85,25 @@ pub struct Extent {
 /// least [`MOST`] or all of them. `None`: a packet that has to be dropped.
 pub fn parse(head: &[u8], length: usize) -> Option<(Header, Extent)> {
     match head.first()? >> 4 {
-        4 => parse_v4(head, length),
+        4 => parse_v4(head, length, true),
         6 => parse_v6(head, length),
         _ => None,
     }
 }
 
-fn parse_v4(head: &[u8], length: usize) -> Option<(Header, Extent)> {
+/// Reads the headers of a packet of which the beginning came back with an error of ICMP. The host
+/// that reports it may have changed the header, so its checksum says nothing (`icmp_unreach` of
+/// Linux 6.1 does not look at it); the length is that of the whole packet.
+pub fn parse_returned(head: &[u8]) -> Option<(Header, Extent)> {
+    let longest = usize::from(u16::MAX) + LENGTH_V6;
+    match head.first()? >> 4 {
+        4 => parse_v4(head, longest, false),
+        6 => parse_v6(head, longest),
+        _ => None,
+    }
+}
+
+fn parse_v4(head: &[u8], length: usize, is_summed: bool) -> Option<(Header, Extent)> {
     if head.len() < LENGTH_V4 {
         return None;
     }
@@ -100,7 +112,8 @@ fn parse_v4(head: &[u8], length: usize) -> Option<(Header, Extent)> {
     let total = usize::from(packet.total_len());
     let mut sum = Checksum::new();
     sum.add(head.get(..offset)?);
-    if offset < LENGTH_V4 || total < offset || total > length || !sum.is_good() {
+    let is_good = !is_summed || sum.is_good();
+    if offset < LENGTH_V4 || total < offset || total > length || !is_good {
         return None;
     }
     let start = usize::from(packet.frag_offset());

@@ -88,7 +88,9 @@ fn mutate(random: &mut Random, packet: &mut Vec<u8>) {
 /// Reads a packet as the kernel does. Returns its header, and the place of its payload.
 fn read(packet: &[u8]) -> Option<(Header, Extent)> {
     let head = &packet[..packet.len().min(header::MOST)];
+    let returned = header::parse_returned(head).map(|(header, _)| header);
     let (header, extent) = header::parse(head, packet.len())?;
+    assert_eq!(returned, Some(header));
     let payload = &packet[extent.offset..extent.offset + extent.length];
     let head = &payload[..payload.len().min(header::MOST)];
     if let Some(udp) = Udp::parse(head, payload.len()) {

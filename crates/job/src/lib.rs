@@ -168,6 +168,13 @@ pub struct Job {
     pub directory: Option<Vec<u8>>,
     /// User and group to run as.
     pub user: (u32, u32),
+    /// `USER[:GROUP]`, each by name or number, to be looked up in the root file system's own list,
+    /// instead of `user`. The user's home becomes `HOME` unless the environment has one, and a
+    /// number without a line has group 0, as in a container.
+    pub account: Option<Vec<u8>>,
+    /// The signal that asks the first program of a machine that stays to end, instead of SIGTERM to
+    /// all.
+    pub stop_signal: Option<u8>,
     /// The name the guest gives itself.
     pub hostname: String,
     /// Where the root file system comes from.
@@ -207,6 +214,12 @@ impl Job {
         }
         put("user", self.user.0.to_string().as_bytes());
         put("group", self.user.1.to_string().as_bytes());
+        if let Some(account) = &self.account {
+            put("account", account);
+        }
+        if let Some(signal) = self.stop_signal {
+            put("stop-signal", signal.to_string().as_bytes());
+        }
         put("hostname", self.hostname.as_bytes());
         match &self.root {
             Root::Memory => put("root", b"memory"),
@@ -252,6 +265,8 @@ impl Job {
             environment: Vec::new(),
             directory: None,
             user: (0, 0),
+            account: None,
+            stop_signal: None,
             hostname: String::new(),
             root: Root::Memory,
             mounts: Vec::new(),
@@ -273,6 +288,8 @@ impl Job {
                 b"directory" => job.directory = Some(value.to_vec()),
                 b"user" => job.user.0 = number(value)?,
                 b"group" => job.user.1 = number(value)?,
+                b"account" => job.account = Some(value.to_vec()),
+                b"stop-signal" => job.stop_signal = Some(number(value)?),
                 b"hostname" => job.hostname = text(value)?,
                 b"root" => disk = value == b"disk",
                 b"device" => device = text(value)?,
@@ -310,6 +327,59 @@ impl Job {
             job.streams = Streams::Terminal { rows, columns };
         }
         Ok(job)
+    }
+}
+
+/// Who a machine is that was restored from a snapshot: what sets it apart from its twins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fresh {
+    /// Random bytes of the host, for this machine alone.
+    pub seed: [u8; SEED],
+    /// The time, in nanoseconds since 1970.
+    pub time: u64,
+    /// The hardware address of its network device; `None`: it has none.
+    pub hardware: Option<[u8; 6]>,
+    /// The name the machine gives itself.
+    pub hostname: String,
+    /// Its job. Root, mounts and streams are those of the snapshot. `None`: the whole job is, but
+    /// for the name, and no program is started; nothing of a network is to be set up anew.
+    pub job: Option<Job>,
+}
+
+/// Random bytes in [`Fresh`].
+pub const SEED: usize = 64;
+
+impl Fresh {
+    /// Encodes it as bytes: seed, time, hardware address (zeroes for none), the length of the name,
+    /// the name, and the job, if it comes along.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = self.seed.to_vec();
+        out.extend_from_slice(&self.time.to_le_bytes());
+        out.extend_from_slice(&self.hardware.unwrap_or_default());
+        let name = &self.hostname.as_bytes()[..self.hostname.floor_char_boundary(u8::MAX.into())];
+        out.push(name.len() as u8);
+        out.extend_from_slice(name);
+        if let Some(job) = &self.job {
+            out.extend_from_slice(&job.encode());
+        }
+        out
+    }
+
+    /// Decodes it. The error names what is wrong.
+    pub fn decode(bytes: &[u8]) -> Result<Fresh, String> {
+        let short = || "too short".to_string();
+        let (seed, rest) = bytes.split_first_chunk().ok_or_else(short)?;
+        let (time, rest) = rest.split_first_chunk().ok_or_else(short)?;
+        let (hardware, rest) = rest.split_first_chunk().ok_or_else(short)?;
+        let (&length, rest) = rest.split_first().ok_or_else(short)?;
+        let (name, rest) = rest.split_at_checked(length.into()).ok_or_else(short)?;
+        Ok(Fresh {
+            seed: *seed,
+            time: u64::from_le_bytes(*time),
+            hardware: (*hardware != [0; 6]).then_some(*hardware),
+            hostname: text(name)?,
+            job: if rest.is_empty() { None } else { Some(Job::decode(rest)?) },
+        })
     }
 }
 
@@ -359,6 +429,8 @@ mod tests {
             environment: vec![b"TERM=xterm".to_vec(), b"EMPTY=".to_vec()],
             directory: Some(b"/tmp".to_vec()),
             user: (1000, 100),
+            account: Some(b"web:www".to_vec()),
+            stop_signal: Some(3),
             hostname: "hayate".into(),
             root: Root::Disk {
                 device: "/dev/pmem0p1".into(),
@@ -390,10 +462,26 @@ mod tests {
         assert_eq!(Job::decode(&plain.encode()), Ok(plain.clone()));
         let unconfigured = Job { network: Some(Network::default()), ..plain.clone() };
         assert_eq!(Job::decode(&unconfigured.encode()), Ok(unconfigured));
-        let stays = Job { streams: Streams::Channel, ..plain.clone() };
+        let stays = Job { streams: Streams::Channel, account: None, ..plain.clone() };
         assert_eq!(Job::decode(&stays.encode()), Ok(stays));
         let along = Job { input_along: true, network: None, ..plain };
         assert_eq!(Job::decode(&along.encode()), Ok(along));
+    }
+
+    #[test]
+    fn a_fresh_machine_is_read_as_written() {
+        let seed = core::array::from_fn(|at| at as u8);
+        let hardware = Some([2, 0, 0, 0, 0, 9]);
+        let (hostname, job) = ("clone-1".to_string(), Some(job()));
+        let fresh = Fresh { seed, time: 7 << 40, hardware, hostname, job };
+        let plain = Fresh { hardware: None, job: None, ..fresh.clone() };
+        for fresh in [plain, fresh] {
+            let bytes = fresh.encode();
+            assert_eq!(Fresh::decode(&bytes), Ok(fresh));
+            for end in 0..SEED + 8 + 6 + 1 + 7 {
+                assert!(Fresh::decode(&bytes[..end]).is_err(), "{end}");
+            }
+        }
     }
 
     #[test]

@@ -19,9 +19,11 @@
 extern crate alloc;
 
 mod account;
+mod began;
 mod part;
 mod text;
 
 pub use account::{Account, Moment, Runner};
+pub use began::{Began, Image};
 pub use part::{Fault, Stage, StartPart};
 pub use text::{Start, parse};

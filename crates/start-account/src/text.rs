@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
 
-use crate::{Account, Fault, StartPart};
+use crate::{Account, Began, Fault, Image, StartPart};
 
 /// A finished start, with its counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +18,10 @@ pub struct Start {
     pub program: String,
     /// The process.
     pub pid: u32,
+    /// Where it began.
+    pub began: Began,
+    /// What was known of its program's image at its beginning.
+    pub image: Image,
     /// Programs that the process executed, one after the other.
     pub executed: u64,
     /// Whether there was a dynamic linker and the program's entry was observed.
@@ -45,10 +49,10 @@ impl fmt::Display for Start {
         let account = &self.account;
         writeln!(f, "start {}", self.pid)?;
         f.write_str("program ")?;
-        self.program
-            .chars()
-            .try_for_each(|c| write!(f, "{}", if c.is_control() { '?' } else { c }))?;
+        put(f, &self.program)?;
         f.write_str("\n")?;
+        writeln!(f, "began {}", self.began.key())?;
+        writeln!(f, "image {}", self.image)?;
         writeln!(f, "executed {}", self.executed)?;
         writeln!(f, "linked {}", u8::from(self.linked))?;
         writeln!(f, "hertz {}", self.hertz)?;
@@ -74,6 +78,11 @@ impl fmt::Display for Start {
     }
 }
 
+/// Writes a text that fits into a line.
+pub(crate) fn put(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    text.chars().try_for_each(|c| write!(f, "{}", if c.is_control() { '?' } else { c }))
+}
+
 /// The part of a start that was read so far.
 struct Reading {
     start: Start,
@@ -92,6 +101,8 @@ impl Reading {
         let start = Start {
             program: String::new(),
             pid,
+            began: Began::default(),
+            image: Image::default(),
             executed: 0,
             linked: false,
             hertz: 1_000_000_000,
@@ -115,6 +126,12 @@ impl Reading {
                 start.program = rest.into();
                 return Some(());
             }
+            "image" => {
+                let (key, text) = rest.split_once(' ').unwrap_or((rest, ""));
+                start.image = Image::from_parts(key, text)?;
+                return Some(());
+            }
+            "began" => start.began = Began::from_key(words.next()?)?,
             "executed" => start.executed = next(&mut words)?,
             "linked" => start.linked = next::<u8>(&mut words)? != 0,
             "hertz" => start.hertz = next(&mut words)?,
@@ -196,6 +213,8 @@ mod tests {
         Start {
             program: "/bin/a \"b\"".into(),
             pid: 12,
+            began: Began::Image,
+            image: Image::Taken("openat(/job/main.py)".into()),
             executed: 1,
             linked: true,
             hertz: 999_999_999,
@@ -231,6 +250,8 @@ mod tests {
         assert!(parse(&good.replace("part link ", "part sink ")).is_err());
         assert!(parse(&good.replace("restored 4 5 6", "restored 4 5")).is_err());
         assert!(parse(&good.replace("kept 1", "kept 1 1")).is_err());
+        assert!(parse(&good.replace("began image", "began elsewhere")).is_err());
+        assert!(parse(&good.replace("image taken ", "image given ")).is_err());
         assert!(parse(&good.replace("end", "")).is_err());
         assert!(parse(good.trim_start_matches("start 12\n")).is_err());
         assert!(parse("start twelve\nend\n").is_err());

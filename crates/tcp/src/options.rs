@@ -31,6 +31,14 @@ impl Options {
     pub fn parse(mut bytes: &[u8]) -> Options {
         let word = |from: &[u8]| from.try_into().map_or(0, u32::from_be_bytes);
         let mut options = Options::default();
+        // What nearly all segments have (RFC 7323, appendix A; Linux: `tcp_parse_aligned_timestamp`).
+        if let [1, 1, 8, 10, value @ ..] = bytes
+            && let Ok([a, b, c, d, e, f, g, h]) = <[u8; 8]>::try_from(value)
+        {
+            let value = u32::from_be_bytes([a, b, c, d]);
+            options.timestamp = Some((value, u32::from_be_bytes([e, f, g, h])));
+            return options;
+        }
         while let [kind, rest @ ..] = bytes {
             match (kind, rest) {
                 (0, _) => break,
@@ -141,7 +149,8 @@ mod tests {
         };
         let mut sack = Options { timestamp: Some((9, 8)), ..Options::default() };
         sack.sack.extend([(Seq(1), Seq(2)), (Seq(3), Seq(4)), (Seq(5), Seq(6))]);
-        for options in [full, sack, Options::default()] {
+        let usual = Options { timestamp: Some((0xff00_1234, 8)), ..Options::default() };
+        for options in [full, sack, usual, Options::default()] {
             let mut room = [0; MAXIMUM];
             let bytes = options.emit(&mut room);
             assert_eq!(bytes.len(), options.wire_len());

@@ -179,13 +179,13 @@ impl Scoreboard {
         self.records.partition_point(|record| record.end <= at)
     }
 
-    /// Everything before `una` has arrived.
+    /// Everything before `una` has arrived. `echoed` is as in [`arrived`](Self::arrived).
     #[inline]
     pub(crate) fn acknowledge(
         &mut self,
         now: Nanos,
         una: Position,
-        least: Nanos,
+        (least, echoed): (Nanos, Nanos),
         sample: &mut Sample,
     ) {
         while let Some(record) = self.records.front_mut() {
@@ -203,7 +203,7 @@ impl Scoreboard {
             }
             if !part.is(SACKED) {
                 sample.delivered += part.len();
-                self.arrived(now, part, least);
+                self.arrived(now, part, least, echoed);
             }
             match self.records.front_mut() {
                 Some(record) if record.end > una => {
@@ -232,13 +232,13 @@ impl Scoreboard {
         Some(record.at)
     }
 
-    /// Marks the data in `from..to` as arrived.
+    /// Marks the data in `from..to` as arrived. `echoed` is as in [`arrived`](Self::arrived).
     pub(crate) fn sack(
         &mut self,
         now: Nanos,
         (from, to): (Position, Position),
         mss: u64,
-        least: Nanos,
+        (least, echoed): (Nanos, Nanos),
         sample: &mut Sample,
     ) {
         let mut index = self.find(from);
@@ -268,13 +268,15 @@ impl Scoreboard {
             self.change(index, SACKED, LOST | OUT);
             sample.delivered += record.len();
             sample.sacked = true;
-            self.arrived(now, record, least);
+            self.arrived(now, record, least, echoed);
             index += 1;
         }
     }
 
-    /// RFC 8985, 6.2 steps 2 and 3.
-    fn arrived(&mut self, now: Nanos, record: Record, least: Nanos) {
+    /// RFC 8985, 6.2 steps 2 and 3. What was sent again at `echoed` or later did not arrive, but
+    /// what was sent before: the acknowledgement echoes an older timestamp. It must not make all
+    /// that was sent in between late.
+    fn arrived(&mut self, now: Nanos, record: Record, least: Nanos, echoed: Nanos) {
         let rack = &mut self.rack;
         if record.end > rack.highest {
             rack.highest = record.end;
@@ -282,7 +284,7 @@ impl Scoreboard {
             rack.reordering = true;
         }
         let rtt = now.saturating_sub(record.at);
-        if record.is(AGAIN) && rtt < least {
+        if record.is(AGAIN) && (rtt < least || record.at >= echoed) {
             return;
         }
         if (record.at, record.end) > (rack.at, rack.end) {
@@ -478,10 +480,10 @@ mod tests {
     fn three_segments_behind_a_hole_lose_it() {
         let mut board = board(5, 100);
         let mut sample = Sample::default();
-        board.sack(150 * MS, (1100, 1300), 100, 0, &mut sample);
+        board.sack(150 * MS, (1100, 1300), 100, (0, u64::MAX), &mut sample);
         board.detect(150 * MS, 100, false, (40 * MS, 40 * MS));
         assert_eq!(board.lost, 0);
-        board.sack(150 * MS, (1300, 1400), 100, 0, &mut sample);
+        board.sack(150 * MS, (1300, 1400), 100, (0, u64::MAX), &mut sample);
         assert_eq!(sample.delivered, 300);
         board.detect(151 * MS, 100, false, (40 * MS, 40 * MS));
         assert_eq!((board.lost, board.pending), (100, 100));
@@ -492,7 +494,7 @@ mod tests {
         assert_eq!((board.pending, board.out), (0, 100));
         // The retransmission is lost as well: a segment that was sent later has arrived.
         board.push(1500, 1600, 152 * MS);
-        board.sack(200 * MS, (1500, 1600), 100, 0, &mut sample);
+        board.sack(200 * MS, (1500, 1600), 100, (0, u64::MAX), &mut sample);
         board.detect(201 * MS, 100, true, (40 * MS, 40 * MS));
         assert_eq!(board.pending, 200, "the retransmission, and the segment at 1400");
         board.check(1000, 1600);
@@ -501,7 +503,7 @@ mod tests {
     #[test]
     fn one_segment_behind_a_hole_waits_for_a_quarter_of_the_round_trip() {
         let mut board = board(2, 100);
-        board.sack(140 * MS, (1100, 1200), 100, 0, &mut Sample::default());
+        board.sack(140 * MS, (1100, 1200), 100, (0, u64::MAX), &mut Sample::default());
         let wait = board.detect(140 * MS, 100, false, (40 * MS, 40 * MS)).unwrap();
         assert!((9 * MS..=10 * MS).contains(&wait));
         assert_eq!(board.lost, 0);
@@ -510,18 +512,34 @@ mod tests {
     }
 
     #[test]
+    fn a_stamp_older_than_what_was_sent_again_makes_nothing_late() {
+        for (echoed, lost) in [(101 * MS, 0), (u64::MAX, 100)] {
+            let mut board = board(5, 100);
+            let mut sample = Sample::default();
+            board.sack(150 * MS, (1100, 1400), 100, (40 * MS, u64::MAX), &mut sample);
+            board.detect(151 * MS, 100, false, (40 * MS, 40 * MS));
+            board.sent_again(0, 151 * MS);
+            // The first segment was not lost, but late: the acknowledgement is of what was sent
+            // at 100 ms.
+            board.acknowledge(200 * MS, 1400, (40 * MS, echoed), &mut sample);
+            board.detect(200 * MS, 100, true, (40 * MS, 40 * MS));
+            assert_eq!(board.lost, lost);
+        }
+    }
+
+    #[test]
     fn large_records_split_at_multiples_of_the_mss() {
         let mut board = board(1, 1000);
         let mut sample = Sample::default();
-        board.sack(150 * MS, (1150, 1790), 100, 0, &mut sample);
+        board.sack(150 * MS, (1150, 1790), 100, (0, u64::MAX), &mut sample);
         assert_eq!(board.sacked, 500);
         board.check(1000, 2000);
         for byte in 0..1000 {
-            board.sack(150 * MS, (1000 + byte, 1001 + byte), 100, 0, &mut sample);
+            board.sack(150 * MS, (1000 + byte, 1001 + byte), 100, (0, u64::MAX), &mut sample);
         }
         assert!(board.len() <= 10);
         board.check(1000, 2000);
-        board.acknowledge(150 * MS, 1250, 0, &mut sample);
+        board.acknowledge(150 * MS, 1250, (0, u64::MAX), &mut sample);
         board.check(1250, 2000);
     }
 }

@@ -110,6 +110,49 @@ impl<B: Bytes> Segment<B> {
         }
     }
 
+    /// Whether what follows may be joined to it: it has data and says nothing else but an
+    /// acknowledgement, and its sender did not end a write with it.
+    #[inline]
+    pub fn may_grow(&self) -> bool {
+        !self.payload.is_empty()
+            && self.ack.is_some()
+            && self.flags.is_empty()
+            && self.options.sack.is_empty()
+    }
+
+    /// Takes the data of `next` if the two are parts of one segment that was cut: `next` follows,
+    /// its header is the same but for its number and that it may push, and this one [may
+    /// grow](Self::may_grow); no longer than `most` (Linux: `tcp_gro_receive`). Returns whether it
+    /// did; `next` is as before if not. `has`: the bytes of its data, which the caller keeps, so
+    /// that nobody counts them for each segment that joins.
+    #[inline]
+    pub fn join(&mut self, has: &mut usize, next: &mut Segment<B>, most: usize) -> bool {
+        let (length, more) = (*has, next.payload_len());
+        let size = if self.cut_at == 0 { length } else { self.cut_at.into() };
+        let follows = next.seq == self.seq + length as u32
+            && next.ack == self.ack
+            && (next.flags | Flags::PSH) == Flags::PSH
+            && next.window == self.window
+            && next.cut_at == 0
+            && next.options == self.options
+            && more > 0
+            && more <= size
+            && length.is_multiple_of(size)
+            && length + more <= most;
+        let (Ok(size), true) = (u16::try_from(size), follows) else { return false };
+        if self.payload.try_reserve(next.payload.len()).is_err() {
+            return false;
+        }
+        match next.payload.pop() {
+            Some(only) if next.payload.is_empty() => self.payload.push(only),
+            last => self.payload.extend(next.payload.drain(..).chain(last)),
+        }
+        self.flags |= next.flags;
+        self.cut_at = size;
+        *has = length + more;
+        true
+    }
+
     /// The reset that answers a segment that belongs to no connection (RFC 9293, 3.10.7.1); `None`
     /// for a reset.
     pub fn refusal(&self) -> Option<Segment<B>> {

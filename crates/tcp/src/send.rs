@@ -31,6 +31,11 @@ pub(crate) struct Send<B> {
     pub peer_mss: u32,
     /// See [`Config::segment_limit`].
     pub segment_limit: u32,
+    /// Bytes that the device below was given and has not sent; see
+    /// [`crate::Connection::set_below`]. `None`: there is no such device.
+    pub below: Option<u64>,
+    /// Something was held back for that: the bound of `below`.
+    pub waits: Option<u64>,
     /// Data from `una` on.
     pub queue: Queue<B>,
     /// The program sends no more: a FIN stands at the queue's end.
@@ -66,6 +71,8 @@ impl<B: Bytes> Send<B> {
             mss: config.mss.clamp(MIN_MSS, 0xffff),
             peer_mss: DEFAULT_MSS,
             segment_limit: config.segment_limit,
+            below: None,
+            waits: None,
             queue: Queue::new(FIRST),
             fin: false,
             small: 0,

@@ -30,6 +30,14 @@ fn pieces(segment: Segment<Piece>) -> Vec<Segment<Piece>> {
     pieces
 }
 
+/// Joins, and looks whether the length is counted.
+fn join(first: &mut Segment<Piece>, next: &mut Segment<Piece>, most: usize) -> bool {
+    let mut length = first.payload_len();
+    let joined = first.join(&mut length, next, most);
+    assert_eq!(length, first.payload_len());
+    joined
+}
+
 #[test]
 fn one_that_fits_stays_as_it_is() {
     for cut_at in [0, 1000, 1001] {
@@ -54,6 +62,44 @@ fn the_urgent_mark_stays_where_it_is() {
     let marks: Vec<_> = pieces(whole).iter().map(|piece| (piece.flags, piece.urgent)).collect();
     let none = (Flags::empty(), 0);
     assert_eq!(marks, [(Flags::URG, 1000), none, none]);
+}
+
+#[test]
+fn only_what_follows_is_joined() {
+    let part = |at: usize, length: usize| {
+        let mut part = segment(length, &[700], Flags::empty());
+        part.seq = part.seq + at as u32;
+        part
+    };
+    let joins = |change: fn(&mut Segment<Piece>)| {
+        let (mut first, mut next) = (part(0, 1000), part(1000, 1000));
+        change(&mut next);
+        let (before, joined) = (text(&next.payload), join(&mut first, &mut next, 5000));
+        assert!(joined || text(&next.payload) == before && first.payload_len() == 1000);
+        joined
+    };
+    assert!(joins(|_| {}));
+    assert!(joins(|next| next.flags = Flags::PSH));
+    assert!(!joins(|next| next.flags = Flags::FIN));
+    assert!(!joins(|next| next.flags = Flags::URG));
+    assert!(!joins(|next| next.seq = next.seq + 1));
+    assert!(!joins(|next| next.ack = Some(Seq(78))));
+    assert!(!joins(|next| next.ack = None));
+    assert!(!joins(|next| next.window = 502));
+    assert!(!joins(|next| next.options.timestamp = Some((6, 6))));
+    assert!(!joins(|next| next.payload.clear()));
+    assert!(!joins(|next| next.payload.push(Piece::new(b"longer than the first"))));
+    assert!(!joins(|next| next.cut_at = 500));
+    // A short one is the last, and there is a bound.
+    let mut first = part(0, 1000);
+    assert!(!join(&mut first, &mut part(1000, 1000), 1999));
+    assert!(join(&mut first, &mut part(1000, 999), 1999));
+    assert!(!join(&mut first, &mut part(1999, 10), 5000));
+    // One that is not alone in what it says begins none.
+    assert!(part(0, 10).may_grow() && !part(0, 0).may_grow());
+    for flags in [Flags::PSH, Flags::FIN, Flags::SYN, Flags::RST, Flags::URG] {
+        assert!(!segment(10, &[10], flags).may_grow());
+    }
 }
 
 proptest! {
@@ -84,6 +130,26 @@ proptest! {
             bytes.extend(text(&piece.payload));
         }
         prop_assert!(bytes == text(&whole.payload));
+    }
+
+    #[test]
+    fn pieces_are_joined_to_what_they_were(
+        length in 1usize..60_000, cut_at in 200u16..3000,
+        sizes in prop::collection::vec(1usize..5000, 1..8), push in any::<bool>(),
+    ) {
+        let mut flags = Flags::empty();
+        flags.set(Flags::PSH, push);
+        let mut whole = segment(length, &sizes, flags);
+        whole.cut_at = cut_at;
+        let mut pieces = pieces(whole.clone()).into_iter();
+        let mut first = pieces.next().unwrap();
+        for mut piece in pieces {
+            prop_assert!(first.may_grow());
+            prop_assert!(join(&mut first, &mut piece, usize::MAX));
+            prop_assert!(piece.payload.is_empty());
+        }
+        prop_assert_eq!((first.seq, first.flags, first.count()), (whole.seq, flags, whole.count()));
+        prop_assert!(text(&first.payload) == text(&whole.payload));
     }
 
     /// A receiver cannot tell a segment from its pieces but by what it counts.

@@ -3,38 +3,42 @@
 //!
 //! One loop around `poll` serves all sessions, and never waits for one of them: pipes, terminals
 //! and the port are non-blocking, and what waits is bounded by the windows of the streams
-//! (`hayate-channel`). A handler of `SIGCHLD` writes a byte into a pipe that the loop polls, so
-//! that no end of a child is missed, whichever thread the signal reaches.
+//! (`hayate-channel`). The ends of children are a descriptor, too ([`Children`]).
 //!
 //! The end of the machine: all processes get `SIGTERM` (those on a terminal `SIGHUP` too, because
-//! shells ignore the other), and `SIGKILL` after the grace that the host gave.
+//! shells ignore the other), and `SIGKILL` after the grace that the host gave. If the job names a
+//! signal of its own for that, as images do, first the first program alone gets it, and the rest is
+//! asked when that has ended: a server takes its own leave of the processes it started.
+//!
+//! A snapshot is taken between two turns of the loop. [`Message::Settle`] ends all programs in the
+//! same way, but not the machine; then nothing is started until [`Message::Fresh`] has made the
+//! restored machine another one than its twins ([`crate::fresh`]).
 //!
 //! Road not taken: `sshd`. It knows all of this, but an image need not have one, and it would need
 //! keys and a network, and an exchange of keys for each connection.
 
 mod outbox;
 mod session;
-mod users;
+pub mod users;
 
 pub use outbox::Channel;
 pub use users::Identity;
 
-use crate::Failure;
+use crate::children::Children;
 use crate::control::{Control, HostMessage};
-use crate::program::Surroundings;
+use crate::program::{Surroundings, Task};
 use crate::pump::ProgramEnd;
+use crate::{Failure, fresh};
 use hayate_channel::FIRST;
 use hayate_channel::command::Command;
 use hayate_channel::frame::{Frame, Message};
-use hayate_job::Job;
+use hayate_job::{Fresh, Job};
 use outbox::Outbox;
 use rustix::io::Errno;
-use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Resource, Rlimit, WaitOptions, getrlimit, setrlimit, wait};
 use session::Session;
 use std::collections::BTreeMap;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 /// The most programs at once.
@@ -46,11 +50,15 @@ const GRACE_KILLED: Duration = Duration::from_secs(2);
 /// How long the host may take to read the last frames.
 const GRACE_FLUSH: Duration = Duration::from_secs(5);
 
-/// The state of a machine that is being stopped.
+/// The state of a machine whose programs are being ended.
 struct Stopping {
     /// When the next step is due.
     deadline: Instant,
     killed: bool,
+    /// Whether all processes were asked to end.
+    all: bool,
+    /// Whether it becomes a snapshot, and does not end with them.
+    settles: bool,
 }
 
 /// The programs of the machine.
@@ -62,25 +70,33 @@ pub struct Agent {
     /// The status of the machine's first program.
     status: i32,
     stopping: Option<Stopping>,
+    /// What a clone needs. No program is started, because the machine may be a snapshot.
+    settled: Option<fresh::Prepared>,
     listening: bool,
 }
 
 impl Agent {
     /// Serves the channel until the machine is to end. Returns the status of the first program, or
     /// 0 if there was none.
-    pub fn serve(job: Job, channel: Channel, control: &mut Control) -> Result<ProgramEnd, Failure> {
-        let children = watch_children()?;
+    pub fn serve(
+        mut job: Job,
+        channel: Channel,
+        control: &mut Control,
+        children: &Children,
+    ) -> Result<ProgramEnd, Failure> {
         let limit = getrlimit(Resource::Nofile);
         // Each program takes three descriptors here; the programs get the usual limit.
         let most = Rlimit { current: limit.maximum, ..limit };
         let _ = setrlimit(Resource::Nofile, most);
+        let identity = users::settle(&mut job)?;
         let mut agent = Agent {
             job,
             channel,
-            surroundings: Surroundings { identity: None, files: Some(limit) },
+            surroundings: Surroundings { identity, files: Some(limit) },
             sessions: BTreeMap::new(),
             status: 0,
             stopping: None,
+            settled: None,
             listening: true,
         };
         if !agent.job.arguments.is_empty() {
@@ -92,17 +108,18 @@ impl Agent {
         let mut commanded = true;
         while !agent.is_over() {
             let hears = agent.turn(&mut buffer);
-            let ready = agent.wait(&children, commanded.then_some(&*control), hears);
+            let ready = agent.wait(children, commanded.then_some(&*control), hears);
             if ready.children {
-                while let Ok(1..) = rustix::io::read(&children, &mut buffer[..64]) {}
+                children.clear();
                 agent.reap();
             }
             if ready.control {
                 commanded = agent.command(control);
             }
             if ready.channel {
-                agent.hear(&mut buffer);
+                agent.hear(&mut buffer)?;
             }
+            agent.settle()?;
         }
         agent.finish();
         Ok(ProgramEnd { status: agent.status, ..ProgramEnd::default() })
@@ -110,7 +127,7 @@ impl Agent {
 
     /// Starts the program that the job names, as the machine's first.
     fn start_first(&mut self) {
-        let started = Session::start(FIRST, &self.job, None, &self.surroundings, false);
+        let started = Session::start(FIRST, &Task::of(&self.job), None, &self.surroundings, false);
         self.enter(FIRST, started);
     }
 
@@ -152,6 +169,7 @@ impl Agent {
         if first {
             self.stop(GRACE);
         }
+        self.ask_rest();
         if !self.channel.flush() {
             self.lost();
         }
@@ -159,7 +177,7 @@ impl Agent {
             && stopping.deadline <= now
             && !stopping.killed
         {
-            *stopping = Stopping { deadline: now + GRACE_KILLED, killed: true };
+            *stopping = Stopping { deadline: now + GRACE_KILLED, killed: true, ..*stopping };
             signal_all(libc::SIGKILL);
         }
         self.channel.out.has_room()
@@ -172,14 +190,14 @@ impl Agent {
         self.stop(GRACE);
     }
 
-    fn wait(&self, children: &OwnedFd, control: Option<&Control>, room: bool) -> Ready {
+    fn wait(&self, children: &Children, control: Option<&Control>, room: bool) -> Ready {
         let entry = |fd: i32| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let control = control.map_or(-1, |control| control.as_fd().as_raw_fd());
         let mut channel = self.channel.interests();
         if !self.listening {
             channel.fd = -1;
         }
-        let mut entries = vec![entry(children.as_raw_fd()), entry(control), channel];
+        let mut entries = vec![children.interest(), entry(control), channel];
         for session in self.sessions.values() {
             session.interests(room, &mut entries);
         }
@@ -195,8 +213,7 @@ impl Agent {
             unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, wait) };
         let ready = |at: usize| count > 0 && entries[at].revents != 0;
         let input = |at: usize| count > 0 && entries[at].revents & !libc::POLLOUT != 0;
-        // Interrupted by a child's end: the pipe is read, whether or not it was polled.
-        Ready { children: ready(0) || count < 0, control: ready(1), channel: input(2) }
+        Ready { children: ready(0), control: ready(1), channel: input(2) }
     }
 
     /// Carries out what the host says by the control port. Returns whether it is there.
@@ -209,14 +226,18 @@ impl Agent {
     }
 
     /// Carries out what the host says by the channel.
-    fn hear(&mut self, buffer: &mut [u8]) {
+    fn hear(&mut self, buffer: &mut [u8]) -> Result<(), Failure> {
         let Some(frames) = self.channel.frames(buffer) else {
             self.lost();
-            return;
+            return Ok(());
         };
         for Frame { session: number, message } in frames {
             match message {
                 Message::Shutdown(seconds) => self.stop(Duration::from_secs(seconds.into())),
+                Message::Settle(seconds) => {
+                    self.end_programs(Duration::from_secs(seconds.into()), true);
+                }
+                Message::Fresh(bytes) => self.renew(&bytes)?,
                 Message::Open(command) => self.open(number, *command),
                 message => {
                     // It may have ended meanwhile.
@@ -226,11 +247,40 @@ impl Agent {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Becomes the machine that the host says, if it may be a snapshot's.
+    fn renew(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let Some(prepared) = self.settled.take() else { return Ok(()) };
+        let fresh = Fresh::decode(bytes);
+        let fresh = fresh.map_err(|error| Failure::new(format!("the host's message: {error}")))?;
+        fresh::take(fresh, &mut self.job, prepared)?;
+        self.surroundings.identity = users::settle(&mut self.job)?;
+        self.channel.greet();
+        if !self.job.arguments.is_empty() {
+            self.start_first();
+        }
+        Ok(())
+    }
+
+    /// Prepares the machine for its clones when all programs have ended for a snapshot, and tells
+    /// the host.
+    fn settle(&mut self) -> Result<(), Failure> {
+        let settles = self.stopping.as_ref().is_some_and(|stopping| stopping.settles);
+        if settles && !self.reap() && self.sessions.is_empty() {
+            self.stopping = None;
+            self.settled = Some(fresh::prepare(&self.job)?);
+            self.channel.out.send(FIRST, Message::Settled);
+        }
+        Ok(())
     }
 
     fn open(&mut self, number: u32, command: Command) {
         let started = if self.stopping.is_some() {
             Err(Failure::new("the machine is being stopped"))
+        } else if self.settled.is_some() {
+            Err(Failure::new("the machine is a snapshot, and starts no program"))
         } else if self.sessions.len() >= MOST_SESSIONS {
             Err(Failure::new(format!("{MOST_SESSIONS} programs run in the machine already")))
         } else {
@@ -240,25 +290,25 @@ impl Agent {
     }
 
     fn started(&self, number: u32, command: Command) -> Result<Session, Failure> {
-        let mut job = self.job.clone();
-        let mut identity = None;
+        let mut task = Task::of(&self.job);
+        let mut identity = self.surroundings.identity.clone();
         if let Some(wanted) = &command.user {
             let file = |path| std::fs::read(path).unwrap_or_default();
             let who = users::resolve(wanted, &file("/etc/passwd"), &file("/etc/group"))?;
             let name = who.name.clone().unwrap_or_else(|| b"nobody".to_vec());
             let home = who.home.clone().unwrap_or_else(|| b"/".to_vec());
             for (key, value) in [("HOME", &home), ("USER", &name), ("LOGNAME", &name)] {
-                set(&mut job.environment, &[key.as_bytes(), value].join(&b'='));
+                set(task.environment.to_mut(), &[key.as_bytes(), value].join(&b'='));
             }
             identity = Some(who);
         }
         for variable in &command.environment {
-            set(&mut job.environment, variable);
+            set(task.environment.to_mut(), variable);
         }
-        job.arguments = command.arguments;
-        job.directory = command.directory.or(job.directory);
+        task.arguments = &command.arguments;
+        task.directory = command.directory.as_deref().or(task.directory);
         let surroundings = Surroundings { identity, ..self.surroundings.clone() };
-        Session::start(number, &job, command.terminal, &surroundings, true)
+        Session::start(number, &task, command.terminal, &surroundings, true)
     }
 
     /// Notes which programs have ended. Returns whether there are other processes: all of them are
@@ -285,28 +335,62 @@ impl Agent {
 
     /// Begins the end of the machine; a second call can only bring it forward.
     fn stop(&mut self, grace: Duration) {
+        self.end_programs(grace, false);
+    }
+
+    /// Begins the end of all programs, and of the machine unless it `settles`.
+    fn end_programs(&mut self, grace: Duration, settles: bool) {
         let deadline = Instant::now() + grace;
         match &mut self.stopping {
-            Some(stopping) => stopping.deadline = stopping.deadline.min(deadline),
-            None => {
-                self.stopping = Some(Stopping { deadline, killed: false });
-                signal_all(libc::SIGTERM);
-                for session in self.sessions.values().filter(|session| session.has_terminal()) {
-                    let _ = rustix::process::kill_process_group(
-                        session.program(),
-                        rustix::process::Signal::HUP,
-                    );
-                }
-                signal_all(libc::SIGCONT);
+            Some(stopping) => {
+                stopping.deadline = stopping.deadline.min(deadline);
+                stopping.settles &= settles;
             }
+            None => {
+                let own = self.job.stop_signal.filter(|_| !settles);
+                let first = own.and_then(|signal| Some((signal, self.sessions.get(&FIRST)?)));
+                let all = first.is_none();
+                if let Some((signal, first)) = first {
+                    send(first.program(), signal.into());
+                }
+                self.stopping = Some(Stopping { deadline, killed: false, all, settles });
+                if all {
+                    self.ask_all();
+                }
+            }
+        }
+    }
+
+    /// Asks all processes to end.
+    fn ask_all(&self) {
+        signal_all(libc::SIGTERM);
+        for session in self.sessions.values().filter(|session| session.has_terminal()) {
+            let _ = rustix::process::kill_process_group(
+                session.program(),
+                rustix::process::Signal::HUP,
+            );
+        }
+        signal_all(libc::SIGCONT);
+    }
+
+    /// Asks the other processes to end, once the first program has ended as it was asked to.
+    fn ask_rest(&mut self) {
+        if self.sessions.get(&FIRST).is_some_and(|first| !first.has_ended()) {
+            return;
+        }
+        if let Some(stopping) = &mut self.stopping
+            && !stopping.all
+        {
+            stopping.all = true;
+            self.ask_all();
         }
     }
 
     /// Whether all processes have ended, or cannot be ended.
     fn is_over(&mut self) -> bool {
-        let Some(Stopping { deadline, killed }) = self.stopping else { return false };
+        let Some(Stopping { deadline, killed, settles, .. }) = self.stopping else { return false };
         let late = killed && deadline <= Instant::now();
-        late || !self.reap() && self.sessions.is_empty()
+        late || !settles && !self.reap() && self.sessions.is_empty()
     }
 
     /// Sends the last frames.
@@ -342,42 +426,20 @@ fn set(environment: &mut Vec<Vec<u8>>, variable: &[u8]) {
     environment.push(variable.to_vec());
 }
 
+/// Sends a signal to one process, and wakes it if it is stopped.
+fn send(process: rustix::process::Pid, number: i32) {
+    let process = process.as_raw_nonzero().get();
+    // SAFETY: the calls have no other effect than their signals.
+    unsafe {
+        libc::kill(process, number);
+        libc::kill(process, libc::SIGCONT);
+    }
+}
+
 /// Sends a signal to every process except this one.
 fn signal_all(number: i32) {
     // SAFETY: the call has no other effect than its signals.
     unsafe { libc::kill(-1, number) };
-}
-
-/// The writing end of the pipe that tells of children.
-static TOLD: AtomicI32 = AtomicI32::new(-1);
-
-extern "C" fn tell(_signal: libc::c_int) {
-    // SAFETY: write(2) may be called by a handler, the byte is there, and the number of the
-    // interrupted call's error is put back.
-    unsafe {
-        let error = *libc::__errno_location();
-        libc::write(TOLD.load(Ordering::Relaxed), [1_u8].as_ptr().cast(), 1);
-        *libc::__errno_location() = error;
-    }
-}
-
-/// Returns a pipe that becomes readable when a child ends.
-fn watch_children() -> Result<OwnedFd, Failure> {
-    let pipe = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK);
-    let (read, write) =
-        pipe.map_err(|error: Errno| Failure::new(format!("cannot make a pipe: {error}")))?;
-    TOLD.store(write.as_raw_fd(), Ordering::Relaxed);
-    // It stays open as long as this process lives.
-    std::mem::forget(write);
-    let handler: extern "C" fn(libc::c_int) = tell;
-    // SAFETY: the structure is zeroed, which is a valid value of it, and outlives the call.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handler as libc::sighandler_t;
-        action.sa_flags = libc::SA_RESTART | libc::SA_NOCLDSTOP;
-        libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut());
-    }
-    Ok(read)
 }
 
 #[cfg(test)]

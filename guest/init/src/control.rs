@@ -11,7 +11,6 @@
 use crate::port::{self, Mode};
 use crate::{Failure, pump::ProgramEnd};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::time::{ClockId, clock_gettime};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -67,7 +66,13 @@ impl Control {
 
     /// Reports how many nanoseconds of guest time have passed since boot.
     pub fn tell_time(&mut self, name: &str) {
-        let now = clock_gettime(ClockId::Monotonic);
+        // The C library has looked for this function already; rustix would look for it itself.
+        // SAFETY: all zeroes are a valid value of this structure, which outlives the call.
+        let now = unsafe {
+            let mut now: libc::timespec = std::mem::zeroed();
+            libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now);
+            now
+        };
         self.send(&format!("timing {name} {}", now.tv_sec * 1_000_000_000 + now.tv_nsec));
     }
 

@@ -13,8 +13,11 @@
 //! for frames and windows, and its deterministic runs for the loop that serves them.
 
 mod agent;
+mod children;
 mod control;
 mod dhcp;
+mod fresh;
+mod launch;
 mod modules;
 mod mounts;
 mod network;
@@ -25,6 +28,7 @@ mod pump;
 mod starter;
 
 use agent::{Agent, Channel};
+use children::Children;
 use control::Control;
 use hayate_job::{Job, Streams};
 use rustix::system::{RebootCommand, reboot};
@@ -73,7 +77,9 @@ fn start(control: &mut Option<Control>) -> Result<pump::ProgramEnd, Failure> {
     mounts::early();
     let linux = modules::load()?;
     let control = control.insert(Control::open()?);
-    let job = read_job()?;
+    let mut job = read_job()?;
+    // Before any thread is started.
+    let children = Children::watch()?;
     // Ports are opened while the devices of the initramfs are still reachable.
     let mut channel = None;
     let lines = match job.streams {
@@ -90,12 +96,15 @@ fn start(control: &mut Option<Control>) -> Result<pump::ProgramEnd, Failure> {
     let network = network::configure(job.network.clone())?;
     network::write_files(network.as_ref(), &job.hostname);
     if let Some(channel) = channel {
-        return Agent::serve(job, channel, control);
+        return Agent::serve(job, channel, control, &children);
     }
+    let identity = agent::users::settle(&mut job)?;
     let end = match (job.streams, lines) {
-        (Streams::Separate, Some(lines)) => program::with_pipes(&job, control, lines),
+        (Streams::Separate, Some(lines)) => {
+            program::with_pipes(&job, identity, control, &children, lines)
+        }
         (Streams::Terminal { rows, columns }, _) => {
-            program::on_terminal(&job, control, rows, columns)
+            program::on_terminal(&job, identity, control, &children, (rows, columns))
         }
         (Streams::Separate | Streams::Channel, _) => Err(Failure::new("the ports were not opened")),
     }?;

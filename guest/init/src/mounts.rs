@@ -25,7 +25,7 @@ pub fn early() {
 /// Makes the root of the job `/`, with `/proc`, `/dev`, `/tmp` and similar mounts in it.
 pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
     // Opened while its path is still reachable.
-    let programs = std::fs::File::open("/hayate/bin");
+    let own = ["bin", "lib"].map(|name| (name, std::fs::File::open(format!("/hayate/{name}"))));
     if let Root::Disk { device, kind, options } = root {
         folder("/newroot", 0o755);
         layered(&Lower { device, kind, options }, "", "/newroot")?;
@@ -47,6 +47,8 @@ pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
     folder("/dev/shm", 0o1777);
     let pts = "gid=5,mode=0620,ptmxmode=0666";
     need(attach("devpts", "/dev/pts", "devpts", NOEXEC, pts), "cannot mount /dev/pts")?;
+    folder("/dev/mqueue", 0o1777);
+    need(attach("mqueue", "/dev/mqueue", "mqueue", SAFE, ""), "cannot mount /dev/mqueue")?;
     let private = MountFlags::NOSUID | MountFlags::NODEV;
     for (path, mode, flags) in [
         ("/dev/shm", "mode=1777", private),
@@ -58,8 +60,10 @@ pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
         need(attach("tmpfs", path, "tmpfs", flags, mode), &format!("cannot mount {path}"))?;
     }
     folder("/run/lock", 0o1777);
-    if let Ok(programs) = programs {
-        show_programs(&programs);
+    for (name, folder) in own {
+        if let Ok(folder) = folder {
+            show_own(name, &folder);
+        }
     }
     for (link, target) in [
         ("/dev/fd", "/proc/self/fd"),
@@ -83,20 +87,20 @@ pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Mounts Hayate's own programs in `/usr/local/bin`, except where a file has the same name. They
-/// are in the initramfs, which is hidden otherwise. If mounting is impossible in a root, they are
-/// missing there.
-fn show_programs(folder: &std::fs::File) {
-    const PLACE: &str = "/run/hayate/bin";
-    if std::fs::create_dir_all(PLACE).is_err() {
+/// Mounts a folder of Hayate's own below `/run/hayate`, and its programs (`bin`) in
+/// `/usr/local/bin`, except where a file has the same name. It is in the initramfs, which is hidden
+/// otherwise. If mounting is impossible in a root, it is missing there.
+fn show_own(name: &str, folder: &std::fs::File) {
+    let place = format!("/run/hayate/{name}");
+    if std::fs::create_dir_all(&place).is_err() {
         return;
     }
     let source = format!("/proc/self/fd/{}", folder.as_raw_fd());
-    if rustix::mount::mount_bind(&source, PLACE).is_err() {
+    if rustix::mount::mount_bind(&source, &place).is_err() || name != "bin" {
         return;
     }
     let _ = std::fs::create_dir_all(hayate_job::PROGRAMS);
-    for program in std::fs::read_dir(PLACE).into_iter().flatten().flatten() {
+    for program in std::fs::read_dir(&place).into_iter().flatten().flatten() {
         let _ = symlink(program.path(), Path::new(hayate_job::PROGRAMS).join(program.file_name()));
     }
 }

@@ -7,14 +7,20 @@
 use crate::Failure;
 use crate::dhcp::{Client, Lease};
 use hayate_job::Network;
-use std::fmt::Write;
-use std::io::{Error, ErrorKind};
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Error, ErrorKind, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// The machine's network device; further ones are left to programs.
 const DEVICE: &str = "eth0";
+/// The file that names hosts.
+const HOSTS_FILE: &str = "/etc/hosts";
+/// The file that names servers of names.
+const SERVERS: &str = "/etc/resolv.conf";
 /// The part of a hosts file that is not about this host, as Debian and Docker have it.
 const HOSTS: &str = "\
 127.0.0.1\tlocalhost
@@ -62,6 +68,110 @@ pub fn configure(network: Option<Network>) -> Result<Option<Network>, Failure> {
         network.gateways.iter().for_each(speak);
     }
     Ok(Some(network))
+}
+
+/// What a machine that will be saved has ready for its clones.
+pub struct Prepared {
+    /// For requests about devices, if the kernel has the internet protocols.
+    socket: Option<OwnedFd>,
+    /// The hosts file, if it is this program's own, and where the host's name belongs in it.
+    hosts: Option<(File, u64)>,
+}
+
+/// What sets a restored machine apart from its twins in the same network.
+pub struct Place<'a> {
+    /// Its name.
+    pub hostname: &'a str,
+    /// The hardware address of its device, if it has one.
+    pub hardware: Option<[u8; 6]>,
+}
+
+/// Prepares a machine for its clones. `network` and `name` are its own.
+///
+/// Files of this program's own are written anew, without the host's name; others were left, and
+/// are.
+pub fn prepare(network: Option<&Network>, name: &str) -> Result<Prepared, Failure> {
+    remove_own_files(network, name);
+    let hosts = write_files(network, "");
+    Ok(Prepared { socket: socket(libc::AF_INET)?, hosts })
+}
+
+fn remove_own_files(network: Option<&Network>, name: &str) {
+    for (path, text) in [(HOSTS_FILE, Some(hosts(network, name))), (SERVERS, servers(network))] {
+        if text.is_some_and(|text| std::fs::read(path).is_ok_and(|found| found == text.as_bytes()))
+        {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Gives a restored machine its own name and hardware address in the network of the snapshot.
+pub fn rename(prepared: &Prepared, place: &Place) -> Result<(), Failure> {
+    if let Some((file, at)) = &prepared.hosts {
+        let name = [place.hostname.as_bytes(), b"\n"].concat();
+        file.write_all_at(&name, *at)
+            .map_err(|error| Failure::new(format!("cannot write {HOSTS_FILE}: {error}")))?;
+    }
+    change_hardware(prepared, place)
+}
+
+fn change_hardware(prepared: &Prepared, place: &Place) -> Result<(), Failure> {
+    let (Some(hardware), Some(four)) = (place.hardware, &prepared.socket) else { return Ok(()) };
+    set_hardware(four, hardware).map_err(said("set the hardware address".into()))
+}
+
+/// Gives a restored machine its own place in a network that may be another one. `old` is that of
+/// the snapshot.
+pub fn renew(
+    prepared: &Prepared,
+    old: Option<&Network>,
+    own: Option<Network>,
+    place: &Place,
+) -> Result<(), Failure> {
+    if own.as_ref() == old && !own.as_ref().is_some_and(|own| own.dhcp || own.speaks_first) {
+        return rename(prepared, place);
+    }
+    remove_own_files(old, "");
+    change_hardware(prepared, place)?;
+    if let Some(old) = old {
+        leave(old)?;
+    }
+    let own = configure(own)?;
+    write_files(own.as_ref(), place.hostname);
+    Ok(())
+}
+
+/// Takes addresses and routers away.
+fn leave(network: &Network) -> Result<(), Failure> {
+    let Some(four) = socket(libc::AF_INET)? else { return Ok(()) };
+    for gateway in &network.gateways {
+        // One that is on no network of the device has gone already.
+        let _ = match *gateway {
+            IpAddr::V4(gateway) => change_gateway4(&four, libc::SIOCDELRT as _, gateway),
+            IpAddr::V6(gateway) => change_gateway6(&four, libc::SIOCDELRT as _, gateway),
+        };
+    }
+    for &(address, prefix) in &network.addresses {
+        let left = match address {
+            // Each time the first one that is left.
+            IpAddr::V4(_) => take_back(&four),
+            IpAddr::V6(address) => change_address6(&four, libc::SIOCDIFADDR as _, address, prefix),
+        };
+        left.map_err(said(format!("take the address {address}/{prefix}")))?;
+    }
+    Ok(())
+}
+
+fn set_hardware(four: &OwnedFd, address: [u8; 6]) -> Result<(), Error> {
+    let mut request = request(DEVICE);
+    // SAFETY: all zeroes are a valid value of this structure.
+    let mut hardware: libc::sockaddr = unsafe { std::mem::zeroed() };
+    hardware.sa_family = libc::ARPHRD_ETHER;
+    for (place, byte) in hardware.sa_data.iter_mut().zip(address) {
+        *place = byte as libc::c_char;
+    }
+    request.ifr_ifru.ifru_hwaddr = hardware;
+    control(four, libc::SIOCSIFHWADDR, &mut request)
 }
 
 /// Sends a router a byte at the port of the service that drops it (RFC 863), by which the network
@@ -192,13 +302,21 @@ fn set_address4(socket: &OwnedFd, name: &str, own: Ipv4Addr, prefix: u8) -> Resu
 }
 
 fn add_gateway4(socket: &OwnedFd, gateway: Ipv4Addr) -> Result<(), Error> {
+    change_gateway4(socket, libc::SIOCADDRT as _, gateway)
+}
+
+fn change_gateway4(
+    socket: &OwnedFd,
+    request: libc::c_ulong,
+    gateway: Ipv4Addr,
+) -> Result<(), Error> {
     // SAFETY: all zeroes are a valid value of this structure: a null pointer for the device.
     let mut route: libc::rtentry = unsafe { std::mem::zeroed() };
     route.rt_dst = address4(Ipv4Addr::UNSPECIFIED);
     route.rt_genmask = address4(Ipv4Addr::UNSPECIFIED);
     route.rt_gateway = address4(gateway);
     route.rt_flags = libc::RTF_UP | libc::RTF_GATEWAY;
-    control(socket, libc::SIOCADDRT as _, &mut route)
+    control(socket, request, &mut route)
 }
 
 /// `struct in6_ifreq` of linux/ipv6.h.
@@ -244,46 +362,72 @@ fn unless_missing(done: Result<(), Error>) -> Result<(), Error> {
 }
 
 fn set_address6(four: &OwnedFd, own: Ipv6Addr, prefix: u8) -> Result<(), Error> {
+    change_address6(four, libc::SIOCSIFADDR, own, prefix)
+}
+
+fn change_address6(
+    four: &OwnedFd,
+    request: libc::c_ulong,
+    own: Ipv6Addr,
+    prefix: u8,
+) -> Result<(), Error> {
     unless_missing(six(four).and_then(|(six, device)| {
-        let mut request = Address6 { address: own.octets(), prefix: prefix.into(), device };
-        control(&six, libc::SIOCSIFADDR, &mut request)
+        let mut address = Address6 { address: own.octets(), prefix: prefix.into(), device };
+        control(&six, request, &mut address)
     }))
 }
 
 fn add_gateway6(four: &OwnedFd, gateway: Ipv6Addr) -> Result<(), Error> {
+    change_gateway6(four, libc::SIOCADDRT as _, gateway)
+}
+
+fn change_gateway6(four: &OwnedFd, request: libc::c_ulong, gateway: Ipv6Addr) -> Result<(), Error> {
     unless_missing(six(four).and_then(|(six, device)| {
         let flags = u32::from(libc::RTF_UP | libc::RTF_GATEWAY);
         // As the `route` command does.
         let metric = 1;
         let gateway = gateway.octets();
         let mut route = Route6 { gateway, metric, flags, device, ..Route6::default() };
-        control(&six, libc::SIOCADDRT as _, &mut route)
+        control(&six, request, &mut route)
     }))
 }
 
 /// Writes `/etc/hosts` and `/etc/resolv.conf` into the root, as Docker does, where the image has
 /// none of its own. Called when the root is mounted: nothing reaches the image. A root that cannot
-/// be written keeps what it has.
-pub fn write_files(network: Option<&Network>, hostname: &str) {
-    let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
-    if names_nobody(&hosts) && (network.is_some() || hosts.is_empty()) {
-        let mut text = String::from(HOSTS);
-        let own = network.and_then(|network| network.addresses.first());
-        // As Debian does for a host without an address of its own.
-        let own = own.map_or(Ipv4Addr::new(127, 0, 1, 1).into(), |own| own.0);
-        let _ = writeln!(text, "{own}\t{hostname}");
-        replace("/etc/hosts", &text);
+/// be written keeps what it has. Returns the hosts file if it was written, and where the host's
+/// name is in it.
+pub fn write_files(network: Option<&Network>, hostname: &str) -> Option<(File, u64)> {
+    let known = std::fs::read_to_string(HOSTS_FILE).unwrap_or_default();
+    let mut written = None;
+    if names_nobody(&known) && (network.is_some() || known.is_empty()) {
+        let text = hosts(network, hostname);
+        let at = text.len() - hostname.len() - 1;
+        written = replace(HOSTS_FILE, text.as_bytes()).map(|file| (file, at as u64));
     }
-    let Some(network) = network else { return };
-    let servers = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-    if network.name_servers.is_empty() || (!network.own_name_servers && names_a_server(&servers)) {
-        return;
+    if let Some(text) = servers(network) {
+        let known = std::fs::read_to_string(SERVERS).unwrap_or_default();
+        if network.is_some_and(|network| network.own_name_servers) || !names_a_server(&known) {
+            replace(SERVERS, text.as_bytes());
+        }
     }
-    let mut text = String::new();
-    for server in &network.name_servers {
-        let _ = writeln!(text, "nameserver {server}");
-    }
-    replace("/etc/resolv.conf", &text);
+    written
+}
+
+/// The text of a hosts file.
+fn hosts(network: Option<&Network>, hostname: &str) -> String {
+    let mut text = String::from(HOSTS);
+    let own = network.and_then(|network| network.addresses.first());
+    // As Debian does for a host without an address of its own.
+    let own = own.map_or(Ipv4Addr::new(127, 0, 1, 1).into(), |own| own.0);
+    let _ = writeln!(text, "{own}\t{hostname}");
+    text
+}
+
+/// The text of a file that names the network's servers, if it has any.
+fn servers(network: Option<&Network>) -> Option<String> {
+    let servers = &network?.name_servers;
+    let text: String = servers.iter().map(|server| format!("nameserver {server}\n")).collect();
+    (!text.is_empty()).then_some(text)
 }
 
 /// Whether a hosts file names only what every host has: then it is a distribution's.
@@ -313,13 +457,15 @@ fn names_a_server(file: &str) -> bool {
     addresses.any(|address| !address.is_loopback())
 }
 
-/// Writes a file anew: a link that stood there may lead nowhere.
-fn replace(path: &str, text: &str) {
+/// Writes a file anew: a link that stood there may lead nowhere. Returns it if it could be written.
+pub fn replace(path: &str, text: &[u8]) -> Option<File> {
     let _ = std::fs::create_dir_all("/etc");
     if Path::new(path).is_symlink() {
         let _ = std::fs::remove_file(path);
     }
-    let _ = std::fs::write(path, text);
+    let mut file = File::create(path).ok()?;
+    file.write_all(text).ok()?;
+    Some(file)
 }
 
 #[cfg(test)]

@@ -2,21 +2,24 @@
 
 use crate::Failure;
 use crate::agent::Identity;
+use crate::children::Children;
 use crate::control::{Control, HostMessage};
+use crate::launch::{self, Launch};
 use crate::pump::{self, Lines, ProgramEnd};
 use crate::starter::Starter;
 use hayate_job::Job;
-use rustix::fs::{Access, FileType, access, stat};
-use rustix::process::{Pid, Resource, Rlimit, ioctl_tiocsctty, setrlimit, setsid};
+use rustix::fs::{Access, FileType, Stat, access, stat};
+use rustix::process::{Pid, Rlimit, ioctl_tiocsctty, setsid};
 use rustix::termios::{Winsize, tcdrain, tcsetwinsize};
-use std::ffi::{OsStr, OsString};
+use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
-use std::os::fd::{AsFd, BorrowedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 /// The search path when the environment has none.
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -25,28 +28,38 @@ const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:
 const SHELLS: [&str; 4] = ["/bin/bash", "/bin/sh", "/bin/ash", "/bin/busybox"];
 
 /// Runs the job with its three streams carried separately.
-pub fn with_pipes(job: &Job, control: &mut Control, lines: Lines) -> Result<ProgramEnd, Failure> {
-    let mut command = command(job)?;
-    let (stdin, stdout, stderr, pump) = lines.pipes()?;
-    command.stdin(stdin).stdout(stdout).stderr(stderr);
-    let program = spawn(command, job, control, None)?;
-    pump.run(program, control)
+pub fn with_pipes(
+    job: &Job,
+    identity: Option<Identity>,
+    control: &mut Control,
+    children: &Children,
+    lines: Lines,
+) -> Result<ProgramEnd, Failure> {
+    let found = Program::of(&Task::of(job))?;
+    let (streams, pump) = lines.pipes(job.account.is_some().then_some(job.user))?;
+    let program = spawn(found, job, streams, identity, (control, None))?;
+    pump.run(program, control, children)
 }
 
 /// Runs the job on the one terminal, as the leader of its own session.
 pub fn on_terminal(
     job: &Job,
+    identity: Option<Identity>,
     control: &mut Control,
-    rows: u16,
-    columns: u16,
+    children: &Children,
+    (rows, columns): (u16, u16),
 ) -> Result<ProgramEnd, Failure> {
     let terminal = open_terminal()?;
     resize(&terminal, rows, columns);
-    let mut command = command(job)?;
-    let copy = || terminal.try_clone().map(Stdio::from).map_err(|error| lost("terminal", &error));
-    command.stdin(copy()?).stdout(copy()?).stderr(copy()?);
-    let program = spawn(command, job, control, Some(&terminal))?;
-    let status = pump::watch(program, control, |message| {
+    if let Some(identity) = &identity {
+        // So that it may be opened again by its name.
+        let _ = std::os::unix::fs::fchown(&terminal, Some(identity.user), None);
+    }
+    let found = Program::of(&Task::of(job))?;
+    let copy = || terminal.try_clone().map(OwnedFd::from).map_err(|error| lost("terminal", &error));
+    let streams = [copy()?, copy()?, copy()?];
+    let program = spawn(found, job, streams, identity, (control, Some(&terminal)))?;
+    let status = pump::watch(program, control, children, |message| {
         if let HostMessage::WindowSize(rows, columns) = message {
             resize(&terminal, rows, columns);
         }
@@ -76,82 +89,108 @@ fn lost(what: &str, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(format!("cannot open the {what}: {error}"))
 }
 
-/// Returns the job's command, with environment and directory, without streams.
-pub fn command(job: &Job) -> Result<Command, Failure> {
-    let path = job
-        .environment
-        .iter()
-        .find_map(|variable| variable.strip_prefix(b"PATH="))
-        .unwrap_or(DEFAULT_PATH);
-    let mut command;
-    match job.arguments.split_first() {
-        Some((name, arguments)) => {
-            command = Command::new(find(OsStr::from_bytes(name), path)?);
-            command.arg0(OsStr::from_bytes(name));
-            command.args(arguments.iter().map(|argument| OsStr::from_bytes(argument)));
-        }
-        None => {
-            let shell = SHELLS.iter().find(|path| access(**path, Access::EXEC_OK).is_ok());
-            let shell = shell.ok_or_else(|| Failure {
-                text: "there is no shell in the root file system; name a program after --".into(),
-                status: 127,
-            })?;
-            command = Command::new(shell);
-            // A leading dash makes a login shell.
-            let name = if shell.ends_with("busybox") { "-sh" } else { &shell[5..] };
-            command.arg0(if name.starts_with('-') { name.into() } else { format!("-{name}") });
-        }
-    }
-    command.env_clear();
-    for variable in &job.environment {
-        let at = variable.iter().position(|&byte| byte == b'=').unwrap_or(variable.len());
-        let value = variable.get(at + 1..).unwrap_or_default();
-        command.env(OsStr::from_bytes(&variable[..at]), OsStr::from_bytes(value));
-    }
-    command.current_dir(directory(job)?);
-    Ok(command)
+/// What is to be started: a job's program, or that of a command.
+pub struct Task<'a> {
+    /// The program and its arguments. Empty: the login shell of the root file system.
+    pub arguments: &'a [Vec<u8>],
+    /// Its environment.
+    pub environment: Cow<'a, [Vec<u8>]>,
+    /// Its working directory, if it is not the usual one.
+    pub directory: Option<&'a [u8]>,
+    /// User and group to run as.
+    pub user: (u32, u32),
 }
 
-fn directory(job: &Job) -> Result<PathBuf, Failure> {
-    if let Some(directory) = &job.directory {
-        let path = PathBuf::from(OsString::from_vec(directory.clone()));
-        if !path.is_dir() {
-            return Err(Failure::new(format!(
-                "there is no directory {} in the guest",
-                path.display()
-            )));
+impl<'a> Task<'a> {
+    /// The job's program.
+    pub fn of(job: &'a Job) -> Task<'a> {
+        Task {
+            arguments: &job.arguments,
+            environment: Cow::Borrowed(&job.environment),
+            directory: job.directory.as_deref(),
+            user: job.user,
         }
-        return Ok(path);
     }
-    let home = job.environment.iter().find_map(|variable| variable.strip_prefix(b"HOME="));
-    let home = home.map(|home| PathBuf::from(OsStr::from_bytes(home)));
-    match home {
-        Some(home) if job.arguments.is_empty() && home.is_dir() => Ok(home),
-        _ => Ok("/".into()),
+}
+
+/// A program, as it was found.
+pub struct Program<'a> {
+    file: Vec<u8>,
+    arguments: Cow<'a, [Vec<u8>]>,
+    directory: Cow<'a, [u8]>,
+}
+
+impl<'a> Program<'a> {
+    /// Finds the program and its directory.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be run.
+    pub fn of(task: &Task<'a>) -> Result<Program<'a>, Failure> {
+        let directory = directory(task)?;
+        if let Some(name) = task.arguments.first() {
+            let mut variables = task.environment.iter();
+            let path = variables.find_map(|variable| variable.strip_prefix(b"PATH="));
+            let file = find(name, path.unwrap_or(DEFAULT_PATH))?;
+            return Ok(Program { file, arguments: Cow::Borrowed(task.arguments), directory });
+        }
+        let shell = SHELLS.iter().find(|path| access(**path, Access::EXEC_OK).is_ok());
+        let shell = shell.ok_or_else(|| Failure {
+            text: "there is no shell in the root file system; name a program after --".into(),
+            status: 127,
+        })?;
+        // A leading dash makes a login shell.
+        let name = if shell.ends_with("busybox") { "-sh" } else { &shell[5..] };
+        let name = if name.starts_with('-') { name.into() } else { format!("-{name}") };
+        let arguments = Cow::Owned(vec![name.into_bytes()]);
+        Ok(Program { file: shell.as_bytes().to_vec(), arguments, directory })
     }
+
+    fn path(&self) -> &Path {
+        Path::new(OsStr::from_bytes(&self.file))
+    }
+}
+
+fn directory<'a>(task: &Task<'a>) -> Result<Cow<'a, [u8]>, Failure> {
+    let is_one = |path: &[u8]| Path::new(OsStr::from_bytes(path)).is_dir();
+    if let Some(directory) = task.directory {
+        if !is_one(directory) {
+            let shown = String::from_utf8_lossy(directory);
+            return Err(Failure::new(format!("there is no directory {shown} in the guest")));
+        }
+        return Ok(Cow::Borrowed(directory));
+    }
+    if task.arguments.is_empty()
+        && let mut variables = task.environment.iter()
+        && let Some(home) = variables.find_map(|variable| variable.strip_prefix(b"HOME="))
+        && is_one(home)
+    {
+        return Ok(Cow::Owned(home.to_vec()));
+    }
+    Ok(Cow::Borrowed(b"/"))
 }
 
 /// Finds the file of a name as a shell does: 127 if there is none, 126 if it cannot be run.
-fn find(name: &OsStr, path: &[u8]) -> Result<PathBuf, Failure> {
-    let shown = name.to_string_lossy();
+fn find(name: &[u8], path: &[u8]) -> Result<Vec<u8>, Failure> {
     let missing = || Failure {
-        text: format!("there is no program {shown} in the root file system"),
+        text: format!(
+            "there is no program {} in the root file system",
+            String::from_utf8_lossy(name)
+        ),
         status: 127,
     };
     if name.is_empty() {
         return Err(missing());
     }
-    if name.as_bytes().contains(&b'/') {
-        let file = PathBuf::from(name);
-        return if stat(&file).is_err() { Err(missing()) } else { runnable(&file).map(|()| file) };
+    if name.contains(&b'/') {
+        let found = stat(name).map_err(|_| missing())?;
+        return runnable(name, &found).map(|()| name.to_vec());
     }
     let mut refused = None;
     for folder in path.split(|&byte| byte == b':') {
-        let folder =
-            if folder.is_empty() { Path::new(".") } else { Path::new(OsStr::from_bytes(folder)) };
-        let file = folder.join(name);
-        if stat(&file).is_ok() {
-            match runnable(&file) {
+        let folder = if folder.is_empty() { b"." } else { folder };
+        let file = [folder, b"/", name].concat();
+        if let Ok(found) = stat(&file[..]) {
+            match runnable(&file, &found) {
                 Ok(()) => return Ok(file),
                 Err(failure) => refused = refused.or(Some(failure)),
             }
@@ -160,15 +199,17 @@ fn find(name: &OsStr, path: &[u8]) -> Result<PathBuf, Failure> {
     Err(refused.unwrap_or_else(missing))
 }
 
-fn runnable(file: &Path) -> Result<(), Failure> {
-    let kind = stat(file).map(|found| FileType::from_raw_mode(found.st_mode));
-    let why = match kind {
-        Ok(FileType::Directory) => "it is a directory",
-        Ok(FileType::RegularFile) if access(file, Access::EXEC_OK).is_ok() => return Ok(()),
-        Ok(FileType::RegularFile) => "its mode does not allow execution",
+/// Whether the file can be run. This process is root's, to whom any right to execute is one
+/// (access(2)).
+fn runnable(file: &[u8], found: &Stat) -> Result<(), Failure> {
+    let why = match FileType::from_raw_mode(found.st_mode) {
+        FileType::Directory => "it is a directory",
+        FileType::RegularFile if found.st_mode & 0o111 != 0 => return Ok(()),
+        FileType::RegularFile => "its mode does not allow execution",
         _ => "it is not a regular file",
     };
-    Err(Failure { text: format!("cannot run {}: {why}", file.display()), status: 126 })
+    let shown = String::from_utf8_lossy(file);
+    Err(Failure { text: format!("cannot run {shown}: {why}"), status: 126 })
 }
 
 /// What a program gets beside its job.
@@ -182,28 +223,62 @@ pub struct Surroundings {
 
 /// Starts the job's program, and tells the host when.
 fn spawn(
-    command: Command,
+    program: Program,
     job: &Job,
-    control: &mut Control,
-    terminal: Option<&File>,
+    streams: [OwnedFd; 3],
+    identity: Option<Identity>,
+    (control, terminal): (&mut Control, Option<&File>),
 ) -> Result<Pid, Failure> {
     control.tell_time("exec");
-    let terminal = terminal.map(|file| as_raw(file.as_fd()));
-    launch(command, job, terminal, &Surroundings::default())
+    let terminal = terminal.map(AsRawFd::as_raw_fd);
+    if let Some(how) = job.explain {
+        let starter = Starter::new(how, program.path(), job)?;
+        let traced = traced(&program, job, streams, terminal, starter);
+        return traced.map_err(|error| refusal(program.path(), job.user.0, &error));
+    }
+    launch(program, &Task::of(job), streams, terminal, &Surroundings { identity, files: None })
 }
 
 /// Starts the program in a session of its own; a terminal becomes the session's terminal.
 pub fn launch(
-    mut command: Command,
-    job: &Job,
+    program: Program,
+    task: &Task,
+    streams: [OwnedFd; 3],
     terminal: Option<RawFd>,
     surroundings: &Surroundings,
 ) -> Result<Pid, Failure> {
-    let Surroundings { identity, files } = surroundings.clone();
-    if identity.is_none() && job.user != (0, 0) {
+    let identity = surroundings.identity.as_ref();
+    let user = identity.map_or(task.user.0, |identity| identity.user);
+    let failed = |error: std::io::Error| refusal(program.path(), user, &error);
+    let launch = Launch {
+        file: &launch::text(&program.file).map_err(failed)?,
+        arguments: &program.arguments,
+        environment: &task.environment,
+        directory: &launch::text(&program.directory).map_err(failed)?,
+        streams,
+        terminal,
+        files: surroundings.files,
+        user: (identity.is_none() && task.user != (0, 0)).then_some(task.user),
+        identity: identity.map(|who| (who.user, who.group, who.groups.as_slice())),
+    };
+    launch.start().map_err(failed)
+}
+
+/// Starts a process that starts the program, traced by the kernel. It is a copy of this process.
+fn traced(
+    program: &Program,
+    job: &Job,
+    streams: [OwnedFd; 3],
+    terminal: Option<RawFd>,
+    starter: Starter,
+) -> std::io::Result<Pid> {
+    let mut command = Command::new(program.path());
+    let [input, output, error] = streams;
+    command.stdin(input).stdout(output).stderr(error);
+    command.current_dir(OsStr::from_bytes(&program.directory));
+    if job.user != (0, 0) {
         command.gid(job.user.1).uid(job.user.0);
     }
-    let user = identity.as_ref().map_or(job.user.0, |identity| identity.user);
     // SAFETY: between fork and exec the closure makes system calls and allocates nothing; the
     // descriptor stays open in this process, and so in the child, until exec.
     unsafe {
@@ -212,43 +287,13 @@ pub fn launch(
             if let Some(terminal) = terminal {
                 ioctl_tiocsctty(BorrowedFd::borrow_raw(terminal))?;
             }
-            if let Some(files) = &files {
-                setrlimit(Resource::Nofile, *files)?;
-            }
-            if let Some(identity) = &identity {
-                become_user(identity)?;
-            }
             Ok(())
         });
     }
-    let file = PathBuf::from(command.get_program());
-    if let Some(how) = job.explain {
-        Starter::new(how, &file, job)?.replace(&mut command);
-    }
-    let child = command.spawn().map_err(|error| refusal(&file, user, &error))?;
+    starter.replace(&mut command);
     // The process is waited for by number: process 1 reaps all orphans in the same loop.
-    i32::try_from(child.id())
-        .ok()
-        .and_then(Pid::from_raw)
-        .ok_or_else(|| Failure::new("the program has no process number"))
-}
-
-/// Makes this process one of the user. Called between fork and exec.
-fn become_user(identity: &Identity) -> std::io::Result<()> {
-    let done = |result: libc::c_int| match result {
-        0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    };
-    // SAFETY: the list is valid for its length; the process has one thread.
-    unsafe {
-        done(libc::setgroups(identity.groups.len(), identity.groups.as_ptr()))?;
-        done(libc::setgid(identity.group))?;
-        done(libc::setuid(identity.user))
-    }
-}
-
-fn as_raw(fd: BorrowedFd<'_>) -> i32 {
-    std::os::fd::AsRawFd::as_raw_fd(&fd)
+    let pid = i32::try_from(command.spawn()?.id()).ok().and_then(Pid::from_raw);
+    pid.ok_or_else(|| std::io::Error::from_raw_os_error(libc::ESRCH))
 }
 
 /// Returns why the kernel did not run a file that exists and is executable.

@@ -2,10 +2,10 @@
 //!
 //! The program gets pipes, not the ports: a pipe can end, break (`EPIPE`) and be reopened through
 //! `/dev/stdin`, as programs expect of their streams. Process 1 copies between pipes and ports in
-//! one loop around `ppoll`. `SIGCHLD` is blocked except inside `ppoll`, so that no end of a child
-//! is missed between a check and a wait.
+//! one loop around `poll` ([`Children`]).
 
 use crate::Failure;
+use crate::children::Children;
 use crate::control::{Control, HostMessage};
 use crate::port::{self, Mode};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -14,7 +14,6 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, wait};
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::process::Stdio;
 
 const CHUNK: usize = 64 << 10;
 
@@ -58,10 +57,15 @@ impl Lines {
     }
 
     /// Returns the program's three ends, and the pump that connects the other ends to the ports.
-    pub fn pipes(self) -> Result<(Stdio, Stdio, Stdio, Pump), Failure> {
+    pub fn pipes(self, owner: Option<(u32, u32)>) -> Result<([OwnedFd; 3], Pump), Failure> {
         let (input, feed) = make_pipe()?;
         let (from_output, output) = make_pipe()?;
         let (from_error, error) = make_pipe()?;
+        if let Some((user, group)) = owner {
+            for end in [&input, &output, &error] {
+                let _ = std::os::unix::fs::fchown(end, Some(user), Some(group));
+            }
+        }
         unblock(&feed)?;
         unblock(&from_output)?;
         unblock(&from_error)?;
@@ -70,7 +74,7 @@ impl Lines {
             output: Stream::new(from_output, self.output.into()),
             error: Stream::new(from_error, self.error.into()),
         };
-        Ok((input.into(), output.into(), error.into(), pump))
+        Ok(([input, output, error], pump))
     }
 }
 
@@ -178,8 +182,12 @@ pub struct Pump {
 
 impl Pump {
     /// Copies until the program has ended and all its output is on its way.
-    pub fn run(mut self, program: Pid, control: &mut Control) -> Result<ProgramEnd, Failure> {
-        let guard = Children::watch();
+    pub fn run(
+        mut self,
+        program: Pid,
+        control: &mut Control,
+        children: &Children,
+    ) -> Result<ProgramEnd, Failure> {
         let mut listening = true;
         let status = loop {
             if let Some(status) = reap(program) {
@@ -195,7 +203,7 @@ impl Pump {
             };
             let mut entries =
                 [in_source, in_sink, out_source, out_sink, err_source, err_sink, order];
-            guard.poll(&mut entries);
+            children.poll(&mut entries);
             let ready = |range: std::ops::Range<usize>| {
                 entries[range].iter().any(|entry| entry.revents != 0)
             };
@@ -212,7 +220,7 @@ impl Pump {
                 listening = self.obey(program, control);
             }
         };
-        self.drain(control, &guard);
+        self.drain(control, children);
         Ok(ProgramEnd { status, output: self.output.total, error: self.error.total })
     }
 
@@ -232,7 +240,7 @@ impl Pump {
 
     /// Sends the remaining content of the pipes after the program has ended. Does not wait for a
     /// process that the program left behind with the pipe open.
-    fn drain(&mut self, control: &mut Control, guard: &Children) {
+    fn drain(&mut self, control: &mut Control, children: &Children) {
         self.input.close();
         for _ in 0..u32::MAX {
             let moved = self.output.turn() | self.error.turn();
@@ -244,7 +252,7 @@ impl Pump {
             }
             let order = libc::pollfd { fd: as_raw(control), events: libc::POLLIN, revents: 0 };
             let mut entries = [self.output.interests()[1], self.error.interests()[1], order];
-            guard.poll(&mut entries);
+            children.poll(&mut entries);
             if entries[2].revents != 0 && !self.obey_end(control) {
                 return;
             }
@@ -269,9 +277,9 @@ impl Pump {
 pub fn watch(
     program: Pid,
     control: &mut Control,
+    children: &Children,
     mut other: impl FnMut(HostMessage),
 ) -> Result<i32, Failure> {
-    let guard = Children::watch();
     let mut listening = true;
     loop {
         if let Some(status) = reap(program) {
@@ -279,7 +287,7 @@ pub fn watch(
         }
         let fd = if listening { as_raw(control) } else { -1 };
         let mut entries = [libc::pollfd { fd, events: libc::POLLIN, revents: 0 }];
-        guard.poll(&mut entries);
+        children.poll(&mut entries);
         if entries[0].revents != 0 {
             match control.messages() {
                 None => listening = false,
@@ -316,50 +324,4 @@ fn reap(program: Pid) -> Option<i32> {
         }
     }
     None
-}
-
-/// `SIGCHLD` interrupts [`Children::poll`] and nothing else.
-struct Children {
-    during_poll: libc::sigset_t,
-}
-
-extern "C" fn nothing(_signal: libc::c_int) {}
-
-impl Children {
-    /// Blocks the signal and gives it a handler that does nothing: without a handler the signal
-    /// would be ignored and would not interrupt.
-    fn watch() -> Children {
-        let handler: extern "C" fn(libc::c_int) = nothing;
-        // SAFETY: every structure is zeroed, which is a valid value of it, and outlives the call;
-        // the handler does nothing and so is safe at any moment.
-        let during_poll = unsafe {
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = handler as libc::sighandler_t;
-            libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut());
-            let mut block: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&mut block);
-            libc::sigaddset(&mut block, libc::SIGCHLD);
-            let mut before: libc::sigset_t = std::mem::zeroed();
-            libc::sigprocmask(libc::SIG_BLOCK, &block, &mut before);
-            before
-        };
-        Children { during_poll }
-    }
-
-    /// Waits for one of the entries or for a child.
-    fn poll(&self, entries: &mut [libc::pollfd]) {
-        // SAFETY: the slice is valid for its length, the mask is initialised, no time limit.
-        let ready = unsafe {
-            libc::ppoll(
-                entries.as_mut_ptr(),
-                entries.len() as libc::nfds_t,
-                std::ptr::null(),
-                &self.during_poll,
-            )
-        };
-        if ready < 0 {
-            // Interrupted: the entries are not valid.
-            entries.iter_mut().for_each(|entry| entry.revents = 0);
-        }
-    }
 }

@@ -1,16 +1,18 @@
-//! Starts a program twice, traced by the kernel (`./hayate explain`).
+//! Starts a program several times, traced by the kernel (`./hayate explain`).
 //!
 //! A process that does nothing else makes the starts: the child that would otherwise have executed
 //! the program keeps running, starts the program, waits, does so again, and ends with the program's
-//! status. Process 1 carries the streams meanwhile, as always. At the end it sends the kernel's
-//! record to the host.
+//! status. Two starts are without images; then the kernel may record the program, until a start
+//! begins at an image or it is known that none will. Process 1 carries the streams meanwhile, as
+//! always. At the end it sends the kernel's record to the host.
 
 use crate::control::Control;
 use crate::{Failure, program};
 use hayate_job::{Explain, Job};
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{Error, ErrorKind, Write};
+use std::io::{Error, ErrorKind, Read, Seek, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -20,8 +22,10 @@ use std::ptr;
 /// The file of the kernel's record.
 const RECORD: &str = "/proc/hayate/starts";
 
-/// How often the program is started.
+/// How often the program is started without images.
 const STARTS: usize = 2;
+/// How often it is started at most until a start begins at an image.
+const MORE: usize = 8;
 
 /// Everything that starting the program needs, prepared before the fork.
 pub struct Starter {
@@ -42,7 +46,7 @@ impl Starter {
         };
         let texts =
             |all: &[Vec<u8>]| all.iter().map(|bytes| text(bytes)).collect::<Result<Vec<_>, _>>();
-        let record = File::options().write(true).open(RECORD).map_err(|error| {
+        let record = File::options().read(true).write(true).open(RECORD).map_err(|error| {
             Failure::new(format!("{RECORD}: {error}; explain needs Hayate's own kernel"))
         })?;
         Ok(Starter {
@@ -56,7 +60,7 @@ impl Starter {
         })
     }
 
-    /// Makes `command` start the program twice instead of becoming it.
+    /// Makes `command` start the program several times instead of becoming it.
     pub fn replace(self, command: &mut Command) {
         // SAFETY: the child is a copy of a single-threaded process, so it may allocate and call any
         // function. `run` returns only with an error, before it has consumed anything.
@@ -67,30 +71,53 @@ impl Starter {
     /// error.
     fn run(&self) -> Result<(), Error> {
         (&self.record).write_all(b"watch")?;
-        // This closes the pipe by which the parent waits for an exec, too, so that the parent
-        // continues.
-        // SAFETY: nothing in this process uses the closed descriptors any more.
-        unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
+        let record = self.close_others()?;
         let pointers = |texts: &[CString]| -> Vec<*mut libc::c_char> {
             let each = texts.iter().map(|text| text.as_ptr().cast_mut());
             each.chain([ptr::null_mut()]).collect()
         };
         let (arguments, environment) = (pointers(&self.arguments), pointers(&self.environment));
-        let mut status = 0;
-        for _ in 0..STARTS {
+        let start = || {
             let child = match self.how {
                 Explain::Spawn => self.spawn(&arguments, &environment),
                 Explain::Fork => self.fork(&arguments, &environment),
             };
-            status = match child.and_then(wait) {
-                Ok(status) => status,
-                Err(error) => self.refuse(&error),
-            };
+            child.and_then(wait).unwrap_or_else(|error| self.refuse(&error))
+        };
+        let mut status = 0;
+        for _ in 0..STARTS {
+            status = start();
+        }
+        // Refused where nothing is to be kept.
+        if (&record).write_all(b"images").is_ok() {
+            for _ in 0..MORE {
+                status = start();
+                if is_over(&record)? {
+                    break;
+                }
+            }
         }
         if libc::WIFSIGNALED(status) {
             self.end(128 + libc::WTERMSIG(status));
         }
         self.end(libc::WEXITSTATUS(status))
+    }
+
+    /// Closes all descriptors but the program's and that of the record, which is returned: the pipe
+    /// by which the parent waits for an exec, too, so that the parent continues. The record closes
+    /// when a program is executed, like every file that was opened here.
+    fn close_others(&self) -> Result<File, Error> {
+        const KEPT: libc::c_int = 3;
+        let from = self.record.as_raw_fd();
+        // SAFETY: nothing in this process uses the descriptors any more that are replaced and
+        // closed, and nothing else owns the new one.
+        unsafe {
+            if from != KEPT && libc::dup3(from, KEPT, libc::O_CLOEXEC) < 0 {
+                return Err(Error::last_os_error());
+            }
+            libc::syscall(libc::SYS_close_range, KEPT + 1, libc::c_uint::MAX, 0);
+            Ok(File::from_raw_fd(KEPT))
+        }
     }
 
     fn spawn(
@@ -149,6 +176,15 @@ impl Starter {
         // SAFETY: this process needs nothing any more.
         unsafe { libc::_exit(status) }
     }
+}
+
+/// Whether the last start of a record began at an image, or no other start will.
+fn is_over(mut record: &File) -> Result<bool, Error> {
+    let mut text = String::new();
+    record.rewind()?;
+    record.read_to_string(&mut text)?;
+    let last = |word| text.lines().rev().find_map(|line| line.strip_prefix(word)).unwrap_or("");
+    Ok(last("began ") == "image" || last("image ").starts_with("refused "))
 }
 
 /// Waits for a child; returns its status in the form of `wait4(2)`.

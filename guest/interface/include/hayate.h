@@ -10,6 +10,8 @@
 
 #include <errno.h>
 #include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -132,6 +134,78 @@ HAYATE_INLINE hayate_switch_supervisor(int pid, unsigned flags) {
 /* Puts it back into user mode. */
 HAYATE_INLINE hayate_switch_user(int pid) {
     return (int)hayate_call(HAYATE_SYS_SWITCH_USER, pid, 0, 0);
+}
+
+/* ---- templates: 1020 to 1029 (docs/templates.md) ------------------------------------------------- */
+
+#define HAYATE_SYS_TEMPLATE_READY 1020
+#define HAYATE_SYS_TEMPLATE_START 1021
+#define HAYATE_SYS_TEMPLATE_REMOVE 1022
+#define HAYATE_SYS_TEMPLATE_BIND 1023
+
+/* What a start was started with, in memory of its own that may be written. */
+struct hayate_start {
+    char **arguments; /* ends with a null pointer, as the environment does */
+    uint64_t argument_count;
+    char **environment;
+    uint64_t environment_count;
+    char *strings; /* those of the arguments, each with its NUL; those of the environment follow */
+    uint64_t arguments_size;
+    uint64_t environment_size;
+    char *path;         /* the path or the name that was started */
+    uint64_t random[2]; /* other ones in each start */
+};
+
+/* What a program says of the template that it is to be. */
+struct hayate_template {
+    const char *name;           /* letters, digits, ".", "_", "-"; at most 64 */
+    struct hayate_start *start; /* zeroed now, and filled in at each start */
+    const char *serves;         /* which starts it serves, a rule a line; null: only those by name */
+    const char *files;          /* the files that it was made of, one a line; may be null */
+};
+
+/* The next fork of this thread makes a template: its child, kept before its first instruction. The
+ * fork makes a child as well, in which `start` is zero. It fails, and nothing is kept, with EBUSY
+ * (other threads, or children), EMFILE (descriptors above 2), EINVAL (writable shared memory), EPERM
+ * (set-user-id, changed ids, supervisor mode), ENOSPC (too many templates). */
+HAYATE_INLINE hayate_template_ready(const struct hayate_template *ready) {
+    return (int)hayate_call(HAYATE_SYS_TEMPLATE_READY, (long)ready, sizeof *ready, 0);
+}
+
+/* Makes the template: 0 where it was called, once the template is kept; 1 in each start. */
+static inline int hayate_template_make(const struct hayate_template *ready) {
+    if (hayate_template_ready(ready) < 0)
+        return -1;
+    int child = fork(), status = 0;
+    if (child < 0)
+        return -1;
+    if (child == 0) {
+        if (ready->start->arguments == 0)
+            _exit(0);
+        return 1;
+    }
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    return 0;
+}
+
+/* Replaces the program of the process by a start of the user's template, as execve(2) does by
+ * another program; comes back only if it fails. */
+HAYATE_INLINE hayate_template_start(const char *name, char *const arguments[],
+                                    char *const environment[]) {
+    return (int)hayate_call(HAYATE_SYS_TEMPLATE_START, (long)name, (long)arguments,
+                            (long)environment);
+}
+
+/* Removes a template and what is bound to it; owner -1: one of the caller's. */
+HAYATE_INLINE hayate_template_remove(const char *name, int owner) {
+    return (int)hayate_call(HAYATE_SYS_TEMPLATE_REMOVE, (long)name, owner, 0);
+}
+
+/* A program that is executed by this path begins at the template, if that serves the start; with a
+ * null name, no longer. */
+HAYATE_INLINE hayate_template_bind(const char *path, const char *name) {
+    return (int)hayate_call(HAYATE_SYS_TEMPLATE_BIND, (long)path, (long)name, 0);
 }
 
 #ifdef __cplusplus

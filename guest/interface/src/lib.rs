@@ -25,6 +25,8 @@
 //!
 //! The layouts are those of `include/hayate.h`; a test compares the two.
 
+pub mod template;
+
 use std::arch::asm;
 use std::ffi::{CStr, c_char, c_long};
 use std::io::{Error, Result};
@@ -50,6 +52,14 @@ pub mod number {
     pub const SWITCH_SUPERVISOR: c_long = 1010;
     /// `switch_user`
     pub const SWITCH_USER: c_long = 1011;
+    /// `hayate_template_ready`
+    pub const TEMPLATE_READY: c_long = 1020;
+    /// `hayate_template_start`
+    pub const TEMPLATE_START: c_long = 1021;
+    /// `hayate_template_remove`
+    pub const TEMPLATE_REMOVE: c_long = 1022;
+    /// `hayate_template_bind`
+    pub const TEMPLATE_BIND: c_long = 1023;
 }
 
 /// Makes a call. Inlined, without a function call: when the space changes, the return addresses on
@@ -262,6 +272,8 @@ mod tests {
         assert_eq!(size_of::<Loaded>(), 32);
         assert_eq!(size_of::<RawChange>(), 104);
         assert_eq!(std::mem::offset_of!(RawChange, position), 32);
+        assert_eq!(size_of::<template::Start>(), 80);
+        assert_eq!(size_of::<template::RawTemplate>(), 32);
         let header = include_str!("../include/hayate.h");
         for (name, number) in [
             ("SPACE_OPEN", number::SPACE_OPEN),
@@ -272,6 +284,10 @@ mod tests {
             ("CHANGE", number::CHANGE),
             ("SWITCH_SUPERVISOR", number::SWITCH_SUPERVISOR),
             ("SWITCH_USER", number::SWITCH_USER),
+            ("TEMPLATE_READY", number::TEMPLATE_READY),
+            ("TEMPLATE_START", number::TEMPLATE_START),
+            ("TEMPLATE_REMOVE", number::TEMPLATE_REMOVE),
+            ("TEMPLATE_BIND", number::TEMPLATE_BIND),
         ] {
             let line = format!("#define HAYATE_SYS_{name} {number}\n");
             assert!(header.contains(&line), "no {line}");

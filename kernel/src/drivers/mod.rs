@@ -12,6 +12,7 @@ pub mod block;
 pub mod entropy;
 mod fw_disk;
 pub mod net;
+pub mod virtio_balloon;
 mod virtio_blk;
 pub mod virtio_console;
 pub mod virtio_net;
@@ -26,6 +27,7 @@ pub fn init() {
     for device in virtio::devices() {
         let place = alloc::string::String::from(device.place());
         let started = match device.kind() {
+            kind::BALLOON => virtio_balloon::start(device),
             kind::BLOCK => virtio_blk::start(device),
             kind::CONSOLE => virtio_console::start(device),
             kind::ENTROPY => entropy::start(device),

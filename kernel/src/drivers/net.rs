@@ -13,7 +13,6 @@
 //! Road not taken: one structure for both directions, with room for headers at its front (Linux's
 //! `sk_buff`). A received frame is only taken apart, and an outgoing one only put together.
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -43,12 +42,7 @@ impl FrameSlice {
         inside.then_some(FrameSlice { memory, offset, length })
     }
 
-    /// The frames of memory.
-    pub fn memory(&self) -> &Run {
-        &self.memory
-    }
-
-    /// Where the bytes begin in it.
+    /// Where the bytes begin in its memory.
     pub fn offset(&self) -> usize {
         self.offset.into()
     }
@@ -113,9 +107,29 @@ pub struct OutgoingFrame {
     /// Whether the sender waits until the device has sent it: otherwise it may be dropped only when
     /// further frames are sent.
     pub prompt: bool,
-    /// Dropped when the device has sent the frame, on whichever processor, without a lock: such as
-    /// the sender's charge for its memory.
-    pub owner: Option<Box<dyn Send>>,
+    owner: Option<Held>,
+}
+
+/// The sender of frames that counts the bytes that the device has not sent.
+pub trait Owner: Send + Sync {
+    /// The device, or its queue, was given a frame of so many bytes.
+    fn given(&self, bytes: usize);
+
+    /// The frame was sent, or dropped. Called on whichever processor, from an interrupt handler
+    /// too, without a lock of the driver's. Must neither sleep nor send.
+    fn sent(&self, bytes: usize);
+}
+
+/// The bytes of a frame that its owner counts.
+pub struct Held {
+    owner: Arc<dyn Owner>,
+    bytes: usize,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.owner.sent(self.bytes);
+    }
 }
 
 impl OutgoingFrame {
@@ -158,15 +172,13 @@ impl OutgoingFrame {
     /// # Errors
     /// `EMSGSIZE` as [`push`](Self::push), `EINVAL` if the memory has not so many.
     pub fn push_from(&mut self, memory: &Run, offset: usize, count: usize) -> Result<()> {
-        let at = self.head.len();
-        if self.head.capacity() - at < count {
+        if self.head.capacity() - self.head.len() < count {
             return Err(Errno::EMSGSIZE);
         }
-        self.head.resize(at + count, 0);
-        self.length += count;
-        if memory.read(offset, &mut self.head[at..]) < count {
+        if !memory.append_to(&mut self.head, offset, count) {
             return Err(Errno::EINVAL);
         }
+        self.length += count;
         Ok(())
     }
 
@@ -181,14 +193,16 @@ impl OutgoingFrame {
         Ok(())
     }
 
+    /// Lets `owner` count its bytes from now until the device has sent it, or it is dropped. It has
+    /// all its bytes.
+    pub fn set_owner(&mut self, owner: Arc<dyn Owner>) {
+        owner.given(self.length);
+        self.owner = Some(Held { owner, bytes: self.length });
+    }
+
     /// Returns the number of its bytes.
     pub fn length(&self) -> usize {
         self.length
-    }
-
-    /// Returns the bytes of the head, to be filled in.
-    pub fn head(&mut self) -> &mut [u8] {
-        &mut self.head[FRONT..]
     }
 
     /// Returns the number of its slices.
@@ -197,10 +211,7 @@ impl OutgoingFrame {
     }
 
     /// Takes it apart: the head behind `front`, the slices, the owner.
-    pub(super) fn into_parts(
-        mut self,
-        front: [u8; FRONT],
-    ) -> (Vec<u8>, Slices, Option<Box<dyn Send>>) {
+    pub(super) fn into_parts(mut self, front: [u8; FRONT]) -> (Vec<u8>, Slices, Option<Held>) {
         self.head[..FRONT].copy_from_slice(&front);
         (self.head, self.slices, self.owner)
     }
@@ -208,7 +219,7 @@ impl OutgoingFrame {
 
 impl FrameSlice {
     /// Takes it apart: memory, offset, length.
-    pub(super) fn into_parts(self) -> (Run, usize, usize) {
+    pub fn into_parts(self) -> (Run, usize, usize) {
         (self.memory, self.offset.into(), self.length.into())
     }
 }
@@ -277,6 +288,10 @@ pub trait NetworkDevice: Send + Sync {
     /// The frame, if the queue is full: then [`room`](Self::room) will be woken.
     fn transmit(&self, frame: OutgoingFrame) -> core::result::Result<(), OutgoingFrame>;
 
+    /// Somebody waits until frames are sent that were given to any of the queues: gives back those
+    /// that are, and asks for an interrupt for the others. Does not sleep.
+    fn hasten(&self);
+
     /// Woken, also from an interrupt handler, when a queue that was full has room again.
     fn room(&self) -> &WaitQueue;
 
@@ -304,9 +319,9 @@ pub fn is_station(mac: [u8; 6]) -> bool {
 /// The network stack, as drivers know it. Devices are named by their number among all
 /// ([`devices`]).
 pub trait Receiver: Send + Sync {
-    /// Takes a frame. Called from an execution of the kernel, one for each receive queue; may
-    /// sleep.
-    fn receive(&self, device: usize, frame: IncomingFrame);
+    /// Takes frames that arrived one after the other. Called from an execution of the kernel, one
+    /// for each receive queue; may sleep.
+    fn receive(&self, device: usize, frames: &mut dyn Iterator<Item = IncomingFrame>);
 
     /// The link of a device came or went ([`NetworkDevice::link_up`]). Called from an interrupt
     /// handler; must not sleep.

@@ -37,6 +37,21 @@ pub fn open(initial: u32, flags: u32) -> Result<Arc<OpenFile>> {
     anonymous::open("[eventfd]", Arc::new(event), O_RDWR | flags & O_NONBLOCK)
 }
 
+/// Whether an open file is an eventfd.
+pub fn is(file: &OpenFile) -> bool {
+    file.ops_as::<EventFd>().is_some()
+}
+
+/// Adds one to the counter of an eventfd, unless it is at its largest value (`eventfd_signal`,
+/// fs/eventfd.c).
+pub fn signal(file: &OpenFile) {
+    if let Some(event) = file.ops_as::<EventFd>()
+        && event.add(1).is_some()
+    {
+        event.changes.wake_all();
+    }
+}
+
 impl EventFd {
     fn take(&self) -> Option<u64> {
         let mut count = self.count.lock();

@@ -38,6 +38,8 @@ impl Space {
     /// Takes pages `first..=last` of a page cache out of the page table, and private copies too if
     /// `copies`.
     fn forget_page_cache(&self, page_cache: &PageCache, first: u64, last: u64, copies: bool) {
+        // Declared first: dropped after the lock.
+        let mut _lineage = None;
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
         for region in inner.map.iter() {
@@ -52,6 +54,10 @@ impl Space {
                 continue;
             }
             let at = |index: u64| region.start + (index - begin) as usize * PAGE;
+            if copies && _lineage.is_none() {
+                // A state that has these pages must not come back.
+                _lineage = inner.lineage.upgrade().inspect(|lineage| lineage.close());
+            }
             if copies || region.value.is_shared() {
                 // Fails only if a table shared with another space cannot be copied because even the
                 // kernel's reserve of memory is exhausted. Then the pages stay mapped, without

@@ -50,10 +50,13 @@ impl Space {
                 .all(|(a, b)| a.start == b.start && a.end == b.end && is_alike(&a.value, &b.value)))
     }
 
-    /// Whether nothing that is mapped can be changed by others: no writable shared mapping.
+    /// Whether nothing that is mapped can be changed by others: no writable shared mapping, and no
+    /// segment, which others attach.
     pub fn is_its_own(&self) -> bool {
         self.table.lock().map.iter().all(|region| {
-            !region.value.is_shared() || !region.value.flags.contains(RegionFlags::MAY_WRITE)
+            let mapping = &region.value;
+            let is_written = mapping.is_shared() && mapping.flags.contains(RegionFlags::MAY_WRITE);
+            !is_written && mapping.attachment().is_none()
         })
     }
 
@@ -127,10 +130,12 @@ impl Space {
         pages.extend(more);
         pages.sort_unstable();
         pages.dedup();
+        // Bytes and not pages, which would pass over the stack.
         let mut contents = Vec::new();
-        contents.make_room_exact(2)?;
-        contents.resize(2, [0u8; PAGE]);
-        let [mine, theirs] = contents.as_mut_slice() else { return Ok(false) };
+        contents.make_room_exact(2 * PAGE)?;
+        contents.resize(2 * PAGE, 0);
+        let (contents, _) = contents.as_chunks_mut::<PAGE>();
+        let [mine, theirs] = contents else { return Ok(false) };
         for address in pages {
             for (space, content) in [(self, &mut *mine), (other, &mut *theirs)] {
                 if !space.read_for_dump(address, content) {

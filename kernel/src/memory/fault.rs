@@ -32,6 +32,7 @@ use super::limits::may_lock;
 use super::page::{LOWEST, PAGE, USER_END};
 use super::region::{Backing, Mapping, Protection, RegionFlags};
 use super::space::{self, Inner, Space};
+use crate::page_cache::cache::PageCache;
 use crate::page_cache::load::Reader;
 use crate::page_cache::read_ahead;
 use crate::reclaim;
@@ -78,7 +79,7 @@ pub fn handle_fault(address: usize, touch: Touch) -> FaultResult {
 enum Step {
     Finished(FaultResult),
     /// A page of the file must be read first.
-    Page(Arc<Backing>, u64, Reader),
+    Page(Arc<PageCache>, u64, Reader),
     /// Memory must be reclaimed first.
     Memory,
 }
@@ -102,8 +103,8 @@ impl Space {
         loop {
             match step {
                 Step::Finished(result) => return result,
-                Step::Page(backing, index, reader) => {
-                    if !backing.page_cache.is_memory() {
+                Step::Page(page_cache, index, reader) => {
+                    if !page_cache.is_memory() {
                         if minor {
                             self.count_major();
                             minor = false;
@@ -112,17 +113,12 @@ impl Space {
                         // page before was used, ask for the next window as well (sequential
                         // reading).
                         let around = AROUND as u64;
-                        if index > 0 && backing.page_cache.peek(index - 1).is_some() {
-                            read_ahead::ask_for(
-                                reader,
-                                &backing.page_cache,
-                                index + around,
-                                around,
-                            );
+                        if index > 0 && page_cache.peek(index - 1).is_some() {
+                            read_ahead::ask_for(reader, &page_cache, index + around, around);
                         }
-                        backing.page_cache.read_for(reader, index, around);
+                        page_cache.read_for(reader, index, around);
                     }
-                    _held = match backing.page_cache.page(index) {
+                    _held = match page_cache.page(index) {
                         Ok(frame) => Some(frame),
                         Err(Errno::ENOMEM) if reclaim::relieve() => None,
                         Err(Errno::ENOMEM) => return FaultResult::OutOfMemory,
@@ -245,7 +241,7 @@ fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<
     }
     let Some(frame) = backing.page_cache.peek(index) else {
         let reader = if access.execute { Reader::Text } else { Reader::Other };
-        return Step::Page(backing.clone(), index, reader);
+        return Step::Page(backing.page_cache.clone(), index, reader);
     };
     if mapping.is_shared() {
         let _ = slot.fill(frame, PageKind::Shared, access);

@@ -4,6 +4,7 @@
 use hayate_abi::{Errno, Result};
 use machine::frames::Frame;
 use machine::paging::{Access, Edit, PageKind};
+use machine::vdso;
 
 use super::fault::{FaultResult, Touch};
 use super::page::PAGE;
@@ -130,9 +131,17 @@ impl Space {
         let mut done = 0;
         while done < to.len() {
             let Some(at) = address.checked_add(done) else { break };
-            let Some(frame) = self.forced_frame(at, Touch::Read) else { break };
             let part = (PAGE - at % PAGE).min(to.len() - done);
-            done += frame.read(at % PAGE, &mut to[done..done + part]);
+            let to = &mut to[done..done + part];
+            match self.forced_frame(at, Touch::Read) {
+                Some(frame) => done += frame.read(at % PAGE, to),
+                // The object that every program sees is in no space's map.
+                None if vdso::object() == Some(at - at % PAGE) => {
+                    to.copy_from_slice(&vdso::content()[at % PAGE..][..part]);
+                    done += part;
+                }
+                None => break,
+            }
         }
         done
     }

@@ -1,5 +1,6 @@
 //! The copy of a space for the child of a fork.
 
+use alloc::sync::Weak;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -7,6 +8,7 @@ use hayate_abi::{Errno, Result};
 use hayate_space_map::SpaceMap;
 use machine::paging::Edit;
 
+use super::attachments;
 use super::error::{Failure, relieved};
 use super::origin::Altered;
 use super::region::{Mapping, RegionFlags};
@@ -46,6 +48,11 @@ impl Space {
                     }
                 }
                 let mut value = region.value.clone();
+                if flags.contains(RegionFlags::WIPE_ON_FORK) {
+                    // A region that shows content has none of it in the child.
+                    value.backing = None;
+                    value.flags.remove(RegionFlags::SHARED);
+                }
                 // Locks are not inherited (mlock(2)).
                 value.flags.remove(RegionFlags::LOCKED | RegionFlags::LOCK_ON_FAULT);
                 Some(value)
@@ -61,6 +68,9 @@ impl Space {
         };
         let (inner, mut edit) = young.parts();
         *inner = forked;
+        if inner.has_segments {
+            attachments::note_inherited(inner);
+        }
         Ok(inner.wipe(&mut edit, wiped)?)
     }
 }
@@ -82,20 +92,25 @@ impl Inner {
             origin: None,
             altered: Altered::default(),
             sites: self.sites.try_clone()?,
+            has_segments: self.has_segments,
             user_only: self.user_only,
+            lineage: Weak::new(),
         })
     }
 
     /// Takes out the pages that the child of a fork does not inherit.
     #[inline]
     fn wipe(&mut self, edit: &mut Edit<'_>, ranges: Vec<Range<usize>>) -> Result<()> {
-        for range in ranges {
+        for range in &ranges {
             edit.unmap(range.clone()).map_err(|_| Errno::ENOMEM)?;
             if self.map.is_free(range.clone()) {
-                // A region was not copied: its bytes no longer count, and its range is free.
+                // A region was not copied: its range is free.
                 self.full_above = (usize::MAX, 0);
-                self.data = self.map.iter().map(data_size).sum();
             }
+        }
+        if !ranges.is_empty() {
+            // Regions went, or became private memory.
+            self.data = self.map.iter().map(data_size).sum();
         }
         Ok(())
     }

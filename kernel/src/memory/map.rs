@@ -12,13 +12,14 @@ use hayate_abi::{Errno, Result};
 use hayate_space_map::{Content, NoMemory, Region};
 use machine::paging::Edit;
 
+use super::attachments;
 use super::error::{Failure, NoMemoryError, relieved};
 use super::fault::{FaultResult, Touch};
 use super::layout::STACK_GUARD;
 use super::limits::{Limits, may_lock};
 use super::page::{LOWEST, PAGE, USER_END, page_up};
 use super::places;
-use super::region::{Backing, Mapping, Protection, RegionFlags};
+use super::region::{Backing, Mapping, Protection, RegionFlags, is_data};
 use super::space::{Inner, Space, data_size};
 use crate::in_place::attach;
 use crate::page_cache::cache::PageCache;
@@ -134,6 +135,9 @@ impl Inner {
             self.full_above = (usize::MAX, 0);
         }
         edit.unmap(range)?;
+        if self.has_segments {
+            attachments::note_removed(&removed);
+        }
         for region in &removed {
             self.data -= data_size(region);
             if region.value.flags.contains(RegionFlags::LOCKED) {
@@ -236,14 +240,10 @@ impl Inner {
     fn data_in(&self, range: &Range<usize>, protection: Protection) -> (usize, usize) {
         let (mut before, mut after) = (0, 0);
         for region in self.map.overlapping(range.clone()) {
-            let mut part = Region {
-                start: region.start.max(range.start),
-                end: region.end.min(range.end),
-                value: region.value.clone(),
-            };
-            before += data_size(&part);
-            part.value.protection = protection;
-            after += data_size(&part);
+            let size = region.end.min(range.end) - region.start.max(range.start);
+            let flags = region.value.flags;
+            before += if region.value.counts_as_data() { size } else { 0 };
+            after += if is_data(protection, flags) { size } else { 0 };
         }
         (before, after)
     }

@@ -20,7 +20,9 @@
 //! | [`region`] | what a region holds |
 //! | [`origin`] | the state of a space when its program began |
 //! | [`weak_list`] | a list of all objects of a type, with a part for each processor |
+//! | [`lineage`] | what the starts from one image have in common |
 //! | [`space`] | the space itself: making, loading, counting |
+//! | [`attachments`] | what segments of shared memory are told |
 //! | [`all_spaces`] | what is done with every space: truncation of mapped files |
 //! | [`fork`] | the copy for the child of a fork |
 //! | [`large`] | when a program gets large pages |
@@ -28,6 +30,7 @@
 //! | [`in_place::attach`] | text on non-volatile memory, entered when it is mapped |
 //! | [`map`] | mmap, munmap, mprotect, brk |
 //! | [`lock`], [`remap`], [`advise`] | mlock, mremap, madvise and their like |
+//! | [`segments`] | shmat and shmdt |
 //! | [`foreign`] | reading and writing another space |
 //! | [`show`] | the contents of `/proc/PID/maps`, `smaps` and `statm` |
 //!
@@ -54,6 +57,7 @@
 
 pub mod advise;
 pub mod all_spaces;
+pub mod attachments;
 pub mod compare;
 pub mod deferred_free;
 pub mod error;
@@ -63,6 +67,7 @@ pub mod fork;
 pub mod large;
 pub mod layout;
 pub mod limits;
+pub mod lineage;
 pub mod lock;
 pub mod map;
 pub mod origin;
@@ -70,6 +75,7 @@ pub mod page;
 pub mod places;
 pub mod region;
 pub mod remap;
+pub mod segments;
 pub mod show;
 pub mod space;
 pub mod weak_list;

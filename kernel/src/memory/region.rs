@@ -8,6 +8,7 @@ use machine::paging::Access;
 use machine::sync::Once;
 
 use super::page::PAGE;
+use crate::ipc::sysv::shm::{Attached, Attachment};
 use crate::page_cache::cache::{Mapper, PageCache};
 use crate::vfs::mount::Location;
 use crate::vfs::open_file::OpenFile;
@@ -49,7 +50,8 @@ bitflags::bitflags! {
         const LOCKED = 1 << 2;
         /// Not inherited at fork (`MADV_DONTFORK`).
         const NO_FORK = 1 << 3;
-        /// Zeroes for the child of a fork (`MADV_WIPEONFORK`).
+        /// Zeroes for the child of a fork (`MADV_WIPEONFORK`); a region that shows content becomes
+        /// private memory there.
         const WIPE_ON_FORK = 1 << 4;
         /// Large pages wanted (`MADV_HUGEPAGE`).
         const LARGE = 1 << 5;
@@ -108,7 +110,12 @@ pub struct Backing {
     counted_writable: bool,
     /// Whether the page cache has the mapper to call when it shrinks.
     registered: bool,
+    /// The segment of shared memory that shmat attached. References to this backing are its
+    /// attachments, so only regions, and who looks at them, hold one.
+    attachment: Option<Attachment>,
 }
+
+impl Attached for Backing {}
 
 impl Backing {
     /// Makes the backing for a mapping of `file`, whose content is `page_cache`. `writable`: the
@@ -121,7 +128,7 @@ impl Backing {
         file: Arc<OpenFile>,
         writable: bool,
     ) -> Result<Arc<Backing>> {
-        Self::make(page_cache, Some(file), "", writable, false)
+        Self::make(page_cache, Some(file), "", writable, false).map(Arc::new)
     }
 
     /// Makes the backing for the program that is executed.
@@ -129,12 +136,28 @@ impl Backing {
     /// # Errors
     /// `ENOMEM`.
     pub fn program(page_cache: Arc<PageCache>, file: Arc<OpenFile>) -> Result<Arc<Backing>> {
-        Self::make(page_cache, Some(file), "", false, true)
+        Self::make(page_cache, Some(file), "", false, true).map(Arc::new)
     }
 
     /// Makes the backing for content without an open file, which `/proc/PID/maps` shows as `name`.
     pub fn nameless(page_cache: Arc<PageCache>, name: &'static str) -> Result<Arc<Backing>> {
-        Self::make(page_cache, None, name, false, false)
+        Self::make(page_cache, None, name, false, false).map(Arc::new)
+    }
+
+    /// Makes the backing for a mapping of a segment.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn segment(attachment: Attachment) -> Result<Arc<Backing>> {
+        let memory = attachment.segment().memory().clone();
+        let mut backing = Self::make(memory, None, "", false, false)?;
+        backing.attachment = Some(attachment);
+        let backing = Arc::new(backing);
+        if let Some(attachment) = &backing.attachment {
+            let owner: Arc<dyn Attached> = backing.clone();
+            attachment.belong_to(Arc::downgrade(&owner));
+        }
+        Ok(backing)
     }
 
     fn make(
@@ -143,7 +166,7 @@ impl Backing {
         name: &'static str,
         writable: bool,
         program: bool,
-    ) -> Result<Arc<Backing>> {
+    ) -> Result<Backing> {
         if writable {
             page_cache.add_writable_mapping()?;
         }
@@ -154,12 +177,19 @@ impl Backing {
             program,
             counted_writable: writable,
             registered: false,
+            attachment: None,
         };
         if !backing.page_cache.is_immutable() {
             backing.page_cache.add_mapper(mapper())?;
             backing.registered = true;
         }
-        Ok(Arc::new(backing))
+        Ok(backing)
+    }
+
+    /// The segment of shared memory, if it is one.
+    #[inline]
+    pub fn attachment(&self) -> Option<&Attachment> {
+        self.attachment.as_ref()
     }
 
     /// The location of the file, if there is one.
@@ -195,6 +225,13 @@ impl Drop for Backing {
     }
 }
 
+/// Whether memory with such rights and flags counts against `RLIMIT_DATA`.
+#[inline]
+pub(super) fn is_data(protection: Protection, flags: RegionFlags) -> bool {
+    protection.contains(Protection::WRITE)
+        && !flags.intersects(RegionFlags::SHARED | RegionFlags::GROWS_DOWN)
+}
+
 /// The mapping of a region.
 #[derive(Clone)]
 pub struct Mapping {
@@ -215,6 +252,12 @@ impl Mapping {
         self.flags.contains(RegionFlags::SHARED)
     }
 
+    /// The segment of shared memory that is mapped, if one is.
+    #[inline]
+    pub fn attachment(&self) -> Option<&Attachment> {
+        self.backing.as_ref()?.attachment()
+    }
+
     /// Whether it is private memory without a file, which counts against `RLIMIT_DATA` if writable.
     pub fn is_anonymous(&self) -> bool {
         self.backing.is_none()
@@ -224,8 +267,7 @@ impl Mapping {
     /// without stacks).
     #[inline]
     pub fn counts_as_data(&self) -> bool {
-        self.protection.contains(Protection::WRITE)
-            && !self.flags.intersects(RegionFlags::SHARED | RegionFlags::GROWS_DOWN)
+        is_data(self.protection, self.flags)
     }
 
     /// The index in the page cache of the page at `address`, in a region that begins at `start`.
@@ -292,8 +334,12 @@ impl Content for Mapping {
             && !self.flags.contains(RegionFlags::GROWS_DOWN)
             && match (&self.backing, &next.backing) {
                 (None, None) => true,
+                // As in Linux parts of a segment stay apart (`is_mergeable_vma`, mm/mmap.c): each
+                // is an attachment.
                 (Some(a), Some(b)) => {
-                    Arc::ptr_eq(a, b) && self.offset + bytes as u64 == next.offset
+                    Arc::ptr_eq(a, b)
+                        && self.offset + bytes as u64 == next.offset
+                        && a.attachment.is_none()
                 }
                 _ => false,
             }

@@ -11,6 +11,7 @@ use super::page::PAGE;
 use super::region::{Backing, Protection, RegionFlags};
 use super::space::Space;
 use crate::reclaim::growth::Grow;
+use crate::vfs::open_file::OpenFile;
 
 /// One region as `/proc` shows it.
 pub struct ShownRegion {
@@ -138,6 +139,15 @@ impl Space {
             });
         }
         (copied, zeroed)
+    }
+
+    /// The open file of which a region that begins at `address` shows the beginning.
+    pub fn file_mapped_at(&self, address: usize) -> Option<Arc<OpenFile>> {
+        let guard = self.table.lock();
+        let region = guard.map.find(address)?;
+        let shows_begin = region.start == address && region.value.offset == 0;
+        let backing = region.value.backing.as_ref().filter(|_| shows_begin)?;
+        backing.open_file().cloned()
     }
 
     /// The page at an address, and whether the mapping there is of a file. For measurements.

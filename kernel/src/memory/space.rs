@@ -1,17 +1,19 @@
 //! The space itself: making, loading, counting.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
-use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use alloc::sync::{Arc, Weak};
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 
+use arrayvec::ArrayVec;
 use core::ops::Range;
 use hayate_abi::Result;
 use hayate_recycler::ResourceKind;
 use hayate_space_map::{Region, SpaceMap};
 use machine::cpu::{Lent, Local, OfObject, PerCpu, empty_slot};
-use machine::paging::{self, PageTable, Resident};
+use machine::paging::{self, Frozen, PageTable, Resident};
 use machine::per_cpu;
+use machine::sync::SpinLock;
 
 use super::layout::Layout;
 use super::limits::{AtomicLimits, Limits, most_regions};
@@ -47,8 +49,12 @@ pub struct Inner {
     pub altered: Altered,
     /// Call sites that were examined in supervisor mode.
     pub sites: Sites,
+    /// Segments of shared memory are or were attached: fork and what unmaps must tell them.
+    pub has_segments: bool,
     /// The space never goes to supervisor mode, because a set-user-id program runs in it.
     pub user_only: bool,
+    /// The lineage in whose state the program began, if it began at an image or template.
+    pub lineage: Weak<Lineage>,
 }
 
 /// The memory of a program: a page table and a map of regions. Made by exec, copied by fork, shared
@@ -57,7 +63,8 @@ pub struct Space {
     /// The page table, and the lock of the space.
     pub table: PageTable<Inner>,
     place: ListPlace,
-    /// A number that no other space ever has. A kept space gets a new one when it is emptied.
+    /// A number that no other program's stay in a space ever has: a kept space gets a new one for
+    /// each program, the same program too.
     serial: AtomicU64,
     limits: AtomicLimits,
     /// Faults resolved from memory (minor), and with a read from a device (major).
@@ -65,9 +72,69 @@ pub struct Space {
     major: AtomicU64,
     /// The most pages that were mapped at once, as far as [`Space::resident`] saw.
     peak: AtomicUsize,
-    /// The commands of `membarrier(2)` that the process has registered for.
+    /// The commands of `membarrier(2)` that the process has registered for, and [`OUTSIDE`].
     barriers: AtomicU32,
+    /// Whether its program began at an image or template whose lineage may keep it.
+    pub descends: AtomicBool,
 }
+
+/// The most heirs of one lineage.
+pub const MOST_HEIRS: usize = 16;
+
+/// All lineages.
+pub(super) static LINEAGES: WeakList<Lineage> = WeakList::new();
+/// The bytes that all heirs keep for themselves.
+pub(super) static HEIR_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// A space in which a start of the lineage ran, and which is in the first state again.
+pub struct Heir {
+    /// The space.
+    pub space: Arc<Space>,
+    /// The memory that only it keeps, in bytes.
+    pub(super) bytes: usize,
+}
+
+impl Drop for Heir {
+    fn drop(&mut self) {
+        HEIR_BYTES.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// The state of a space in which programs begin again and again.
+pub struct Lineage {
+    /// Its pages.
+    pub frozen: Frozen,
+    /// Its mappings.
+    pub map: SpaceMap<Mapping>,
+    /// Its heap.
+    pub heap: Range<usize>,
+    /// Bytes in private writable regions (`RLIMIT_DATA`).
+    pub data: usize,
+    /// See [`Inner::full_above`].
+    pub full_above: (usize, usize),
+    /// Its private pages.
+    pub private: usize,
+    /// The spaces that wait for a start.
+    pub heirs: SpinLock<ArrayVec<Heir, MOST_HEIRS>>,
+    /// How many starts took one.
+    pub inherited: AtomicU64,
+    /// Nothing is kept any more, because a file that is mapped was truncated: the pages that it
+    /// lost are still frozen.
+    pub(super) closed: AtomicBool,
+    pub(super) place: ListPlace,
+}
+
+impl Drop for Lineage {
+    fn drop(&mut self) {
+        LINEAGES.leave(self.place);
+    }
+}
+
+/// A bit beside the commands of `membarrier(2)`: another process has written into the space, or has
+/// changed the limits of its process.
+const OUTSIDE: u32 = 1 << 31;
+/// The space goes into no pool ([`Space::stay_out`]).
+const STAYS_OUT: u32 = 1 << 30;
 
 /// All spaces. A space keeps its entry until it is dropped.
 pub(super) static SPACES: WeakList<Space> = WeakList::new();
@@ -122,6 +189,7 @@ impl Space {
             major: AtomicU64::new(0),
             peak: AtomicUsize::new(0),
             barriers: AtomicU32::new(0),
+            descends: AtomicBool::new(false),
         });
         SPACES.enter(place, &space);
         statistics::made(ResourceKind::Space);
@@ -143,7 +211,9 @@ impl Space {
         result
     }
 
-    /// A number that no other space ever has.
+    /// A number that names this space with this start of a program in it, and nothing else ever.
+    /// Two equal numbers, seen one after the other in a process, say that it executed nothing in
+    /// between: `/proc/PID/maps` and its like depend on that (`fs/proc/tree.rs`).
     pub fn serial(&self) -> u64 {
         self.serial.load(Relaxed)
     }
@@ -197,8 +267,10 @@ impl Space {
         self.major.fetch_add(1, Relaxed);
     }
 
-    /// Resets a kept space for its next program: sets other limits and clears all counts.
+    /// Resets a kept space for its next program: gives it another serial and other limits, and
+    /// clears all counts.
     pub fn begin_again(&self, limits: Limits) {
+        self.serial.store(next_serial(), Relaxed);
         self.set_limits(limits);
         self.minor.store(0, Relaxed);
         self.major.store(0, Relaxed);
@@ -208,9 +280,31 @@ impl Space {
 
     /// Turns an emptied space into a new one, with the addresses of `layout`.
     pub fn begin_as_new(&self, layout: Layout) {
-        self.serial.store(next_serial(), Relaxed);
         self.table.lock().layout = layout;
         self.begin_again(self.limits());
+    }
+
+    /// Keeps it out of the pools and from being an heir, for good: a debugger may change anything
+    /// in it.
+    pub fn stay_out(&self) {
+        self.barriers.fetch_or(OUTSIDE | STAYS_OUT, SeqCst);
+        // The flag that the end of a space asks in any case.
+        self.descends.store(true, SeqCst);
+    }
+
+    /// Whether it stays out of the pools.
+    pub fn stays_out(&self) -> bool {
+        self.barriers.load(SeqCst) & STAYS_OUT != 0
+    }
+
+    /// Notes that another process is about to write into it, or to change its process's limits.
+    pub fn note_outside(&self) {
+        self.barriers.fetch_or(OUTSIDE, SeqCst);
+    }
+
+    /// Whether another process has done that since its program began.
+    pub fn was_changed_from_outside(&self) -> bool {
+        self.barriers.load(SeqCst) & OUTSIDE != 0
     }
 
     /// Registers for commands of `membarrier(2)`, one bit each.
@@ -255,7 +349,9 @@ impl Inner {
             origin: None,
             altered: Altered::default(),
             sites: Sites::default(),
+            has_segments: false,
             user_only: false,
+            lineage: Weak::new(),
         }
     }
 

@@ -62,8 +62,9 @@ pub struct Interface {
     pub index: u32,
     /// Its name.
     pub name: String,
-    /// Its hardware address; that of the loopback interface is zero.
-    pub hardware: [u8; 6],
+    /// Its hardware address as a number, the first byte lowest; that of the loopback interface is
+    /// zero.
+    pub hardware: AtomicU64,
     /// The largest IP packet in bytes.
     pub mtu: AtomicU32,
     /// [`flag`]s.
@@ -86,6 +87,18 @@ impl Interface {
     #[inline]
     pub fn mtu(&self) -> usize {
         self.mtu.load(Ordering::Relaxed) as usize
+    }
+
+    /// Returns its hardware address.
+    #[inline]
+    pub fn hardware(&self) -> [u8; 6] {
+        let [a, b, c, d, e, f, ..] = self.hardware.load(Ordering::Relaxed).to_le_bytes();
+        [a, b, c, d, e, f]
+    }
+
+    /// Returns a hardware address as [`Interface::hardware`] has it.
+    pub fn word_of([a, b, c, d, e, f]: [u8; 6]) -> u64 {
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
     }
 
     /// Returns the type of its hardware: `ARPHRD_LOOPBACK` or `ARPHRD_ETHER`.
@@ -210,7 +223,7 @@ pub fn init() -> Result<()> {
     add_interface(|index| Interface {
         index,
         name: String::from("lo"),
-        hardware: [0; 6],
+        hardware: AtomicU64::new(0),
         mtu: AtomicU32::new(LOOPBACK_MTU),
         flags: AtomicU32::new(flags),
         counters: Counters::default(),
@@ -305,12 +318,14 @@ impl Config {
     }
 
     /// Whether an address is the broadcast address of a network of this machine, or of all.
+    #[inline]
     pub fn is_broadcast(&self, address: Address) -> bool {
-        address.is_broadcast()
-            || self
-                .addresses
-                .iter()
-                .any(|local| local.address.broadcast(local.prefix) == Some(address))
+        let is_of_network = || {
+            let all = |local: &LocalAddress| local.address.broadcast(local.prefix);
+            self.addresses.iter().any(|local| all(local) == Some(address))
+        };
+        // IPv6 has none.
+        address.is_v4() && (address.is_broadcast() || is_of_network())
     }
 
     /// Returns an address of an interface, of the same version as `to`, for packets to `to`.

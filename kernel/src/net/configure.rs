@@ -8,7 +8,7 @@ use hayate_ip::route::Route;
 use hayate_ip::{Address, SocketAddress};
 use hayate_machine::user::UserPtr;
 
-use super::config::{self, Config, LocalAddress, flag};
+use super::config::{self, Config, Interface, LocalAddress, flag};
 use super::packet_socket::tap;
 use crate::credentials::Capability;
 use crate::vfs::caller;
@@ -17,7 +17,7 @@ use crate::vfs::caller;
 pub const SIOCADDRT: u32 = 0x890b;
 /// See [`SIOCADDRT`].
 pub const SIOCDELRT: u32 = 0x890c;
-/// Set flags, address, netmask, broadcast address and MTU of an interface.
+/// Set flags, address, netmask, MTU and hardware address of an interface.
 pub const SIOCSIFFLAGS: u32 = 0x8914;
 /// See [`SIOCSIFFLAGS`].
 pub const SIOCSIFADDR: u32 = 0x8916;
@@ -25,6 +25,8 @@ pub const SIOCSIFADDR: u32 = 0x8916;
 pub const SIOCSIFNETMASK: u32 = 0x891c;
 /// See [`SIOCSIFFLAGS`].
 pub const SIOCSIFMTU: u32 = 0x8922;
+/// See [`SIOCSIFFLAGS`].
+pub const SIOCSIFHWADDR: u32 = 0x8924;
 /// Take an address from an interface.
 pub const SIOCDIFADDR: u32 = 0x8936;
 
@@ -47,7 +49,7 @@ fn address(bytes: &[u8]) -> Result<Address> {
 /// Changes an interface by a `struct ifreq`, whose value begins after the name.
 ///
 /// # Errors
-/// `EPERM`, `ENODEV`, `EINVAL`, `EADDRNOTAVAIL`, `ENOMEM`.
+/// `EPERM`, `ENODEV`, `EINVAL`, `EADDRNOTAVAIL`, `EOPNOTSUPP`, `ENOMEM`; those of the device.
 pub fn change(command: u32, index: u32, value: &[u8]) -> Result<()> {
     caller::require(Capability::NetAdmin)?;
     let number = value.first_chunk().map_or(0, |number| u32::from_ne_bytes(*number));
@@ -105,8 +107,26 @@ pub fn change(command: u32, index: u32, value: &[u8]) -> Result<()> {
                 config.add_address(LocalAddress { prefix: mask.leading_ones() as u8, ..own })
             })
         }
+        SIOCSIFHWADDR => set_hardware(index, value),
         _ => Err(Errno::EINVAL),
     }
+}
+
+/// Gives an interface another hardware address, whether or not it is up: virtio's device has
+/// IFF_LIVE_ADDR_CHANGE on Linux (`dev_set_mac_address`, `virtnet_set_mac_address`).
+fn set_hardware(index: u32, value: &[u8]) -> Result<()> {
+    let config = config::current();
+    let interface = config.interface(index).ok_or(Errno::ENODEV)?;
+    // struct sockaddr: the type of the hardware, the address.
+    let (kind, address) = value.split_first_chunk().ok_or(Errno::EINVAL)?;
+    if u16::from_ne_bytes(*kind) != interface.hardware_type() {
+        return Err(Errno::EINVAL);
+    }
+    let device = interface.device.as_ref().ok_or(Errno::EOPNOTSUPP)?;
+    let address = *address.first_chunk().ok_or(Errno::EINVAL)?;
+    device.set_mac(address)?;
+    interface.hardware.store(Interface::word_of(address), Ordering::Relaxed);
+    Ok(())
 }
 
 fn first_v4(config: &Config, index: u32) -> Option<LocalAddress> {

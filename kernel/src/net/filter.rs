@@ -30,6 +30,19 @@ const SO_DETACH_FILTER: i32 = 27;
 const SO_LOCK_FILTER: i32 = 44;
 const SO_BPF_EXTENSIONS: i32 = 48;
 
+/// Copies the instructions of a filter from the program: of a socket, or of its system calls. Their
+/// number is bounded by the caller. `EFAULT`, `ENOMEM`.
+pub fn copy_in(at: usize, count: usize) -> Result<Vec<Instruction>> {
+    let (mut bytes, mut instructions) = (Vec::new(), Vec::new());
+    growth::relieved(|| bytes.make_room_exact(count * Instruction::SIZE))?;
+    growth::relieved(|| instructions.make_room_exact(count))?;
+    bytes.resize(count * Instruction::SIZE, 0);
+    user::copy_in(&mut bytes, at)?;
+    let pieces = bytes.chunks_exact(Instruction::SIZE).filter_map(<[u8]>::first_chunk);
+    instructions.extend(pieces.map(|piece| Instruction::from_bytes(*piece)));
+    Ok(instructions)
+}
+
 /// The filter of a socket.
 #[derive(Default)]
 pub struct Filter {
@@ -103,13 +116,7 @@ impl Filter {
         if at == 0 || count == 0 || count > hayate_bpf::MOST {
             return Err(Errno::EINVAL);
         }
-        let (mut bytes, mut instructions) = (Vec::new(), Vec::new());
-        growth::relieved(|| bytes.make_room_exact(count * Instruction::SIZE))?;
-        growth::relieved(|| instructions.make_room_exact(count))?;
-        bytes.resize(count * Instruction::SIZE, 0);
-        user::copy_in(&mut bytes, at)?;
-        let pieces = bytes.chunks_exact(Instruction::SIZE).filter_map(<[u8]>::first_chunk);
-        instructions.extend(pieces.map(|piece| Instruction::from_bytes(*piece)));
+        let instructions = copy_in(at, count)?;
         Program::check(instructions).map_err(|refused| match refused {
             Refused::Invalid => Errno::EINVAL,
             Refused::Memory => Errno::ENOMEM,

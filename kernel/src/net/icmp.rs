@@ -160,10 +160,7 @@ fn fail(packet: &Packet, message: Icmp, payload: &Payload) {
     let Ok(mut inner) = payload.part(LENGTH_ICMP, payload.len()) else { return };
     let mut head = [0; header::MOST];
     let count = inner.read(0, &mut head);
-    // The packet's length is that of the whole packet, of which only the beginning came back.
-    let Some((sent, extent)) = header::parse(&head[..count], usize::from(u16::MAX) + 40) else {
-        return;
-    };
+    let Some((sent, extent)) = header::parse_returned(&head[..count]) else { return };
     inner.skip(extent.offset);
     let information = if let Failure::TooBig(mtu) = failure { mtu } else { 0 };
     let reported = |protocol, from, to, payload| Reported {
@@ -174,6 +171,7 @@ fn fail(packet: &Packet, message: Icmp, payload: &Payload) {
         is_hard,
         icmp: (message.kind, message.code, information),
         reporter: packet.header.source,
+        interface: packet.interface,
         payload,
     };
     let (source, target) = (sent.source, sent.destination);
@@ -220,6 +218,7 @@ pub fn report_unreachable(packet: &Packet) {
             is_hard: false,
             icmp: (v4::UNREACHABLE, 1, 0),
             reporter: header.source,
+            interface: packet.interface,
             payload,
         }),
         Body::Bytes(_) => {}

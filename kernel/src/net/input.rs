@@ -29,15 +29,14 @@ pub fn receive(packet: Packet) {
         count(Counter::Strangers, to.is_v4());
         return;
     }
-    let whole = match packet.header.fragment {
-        None => Some(packet),
-        Some(_) => fragments::receive(packet),
-    };
-    let _ = whole.map(deliver);
+    if packet.header.fragment.is_some() {
+        return fragments::receive(packet).map_or((), deliver);
+    }
+    deliver(packet);
 }
 
 /// Gives a whole packet to the sockets that want it.
-fn deliver(packet: Packet) {
+fn deliver(mut packet: Packet) {
     let is_v4 = packet.header.destination.is_v4();
     let is_taken = datagram::receive_raw(&packet);
     let is_known = match packet.header.protocol {
@@ -49,7 +48,8 @@ fn deliver(packet: Packet) {
     let is_delivered = is_known || !matches!(packet.body, Body::Bytes(_));
     count(if is_delivered { Counter::Delivered } else { Counter::UnknownProtocols }, is_v4);
     match packet.body {
-        Body::Tcp(..) | Body::Udp(..) => deliver_transport(packet),
+        Body::Udp(..) => deliver_udp(&mut packet),
+        Body::Tcp(ports, segment) => tcp::receive(packet.header, ports, segment, packet.interface),
         Body::Bytes(_) => match packet.header.protocol {
             header::ICMP if is_v4 => icmp::receive(&packet),
             header::ICMP_V6 if !is_v4 => icmp::receive(&packet),
@@ -62,15 +62,17 @@ fn deliver(packet: Packet) {
     }
 }
 
-fn deliver_transport(packet: Packet) {
+fn deliver_transport(mut packet: Packet) {
     match packet.body {
         Body::Tcp(ports, segment) => tcp::receive(packet.header, ports, segment, packet.interface),
-        Body::Udp(..) => {
-            if !datagram::receive_udp(&packet) {
-                count(Counter::NoPorts, packet.header.destination.is_v4());
-                icmp::refuse(&packet, Unwanted::Port);
-            }
-        }
+        Body::Udp(..) => deliver_udp(&mut packet),
         Body::Bytes(_) => {}
+    }
+}
+
+fn deliver_udp(packet: &mut Packet) {
+    if !datagram::receive_udp(packet) {
+        count(Counter::NoPorts, packet.header.destination.is_v4());
+        icmp::refuse(packet, Unwanted::Port);
     }
 }

@@ -10,7 +10,8 @@ use hayate_machine::user::UserPtr;
 
 use super::config::{self, Config, Interface};
 use super::configure::{
-    self, SIOCADDRT, SIOCDELRT, SIOCDIFADDR, SIOCSIFADDR, SIOCSIFFLAGS, SIOCSIFMTU, SIOCSIFNETMASK,
+    self, SIOCADDRT, SIOCDELRT, SIOCDIFADDR, SIOCSIFADDR, SIOCSIFFLAGS, SIOCSIFHWADDR, SIOCSIFMTU,
+    SIOCSIFNETMASK,
 };
 
 const SIOCGIFNAME: u32 = 0x8910;
@@ -52,7 +53,7 @@ pub fn interface(command: u32, at: usize) -> Result<i64> {
     match command {
         SIOCGIFCONF => list(at),
         SIOCADDRT | SIOCDELRT => configure::route_v4(command, at).map(|()| 0),
-        SIOCSIFFLAGS | SIOCSIFADDR | SIOCSIFNETMASK | SIOCSIFMTU => {
+        SIOCSIFFLAGS | SIOCSIFADDR | SIOCSIFNETMASK | SIOCSIFMTU | SIOCSIFHWADDR => {
             let request: [u8; REQUEST] = UserPtr::new(at).read()?;
             let length = request.iter().take(NAME - 1).take_while(|&&byte| byte != 0).count();
             let config = config::current();
@@ -140,7 +141,7 @@ fn answer(
         }
         SIOCGIFHWADDR => {
             value[..2].copy_from_slice(&interface.hardware_type().to_ne_bytes());
-            value[2..8].copy_from_slice(&interface.hardware);
+            value[2..8].copy_from_slice(&interface.hardware());
             return Ok(());
         }
         SIOCGIFMETRIC => 0,

@@ -6,6 +6,7 @@
 
 use hayate_abi::{Errno, Result};
 use hayate_ip::Address;
+use hayate_ip::path_mtu::LEAST_V6;
 use hayate_netlink::diag::option as told;
 
 use super::{config, settings};
@@ -58,6 +59,9 @@ pub mod ipv6 {
     pub const PKTINFO: i32 = 50;
     pub const RECVHOPLIMIT: i32 = 51;
     pub const HOPLIMIT: i32 = 52;
+    pub const RECVPATHMTU: i32 = 60;
+    pub const PATHMTU: i32 = 61;
+    pub const DONTFRAG: i32 = 62;
     pub const RECVTCLASS: i32 = 66;
     pub const TCLASS: i32 = 67;
     pub const TRANSPARENT: i32 = 75;
@@ -96,6 +100,51 @@ bitflags::bitflags! {
         const ONLY_V6 = 4096;
         /// IP_TRANSPARENT and IPV6_TRANSPARENT, which are one.
         const TRANSPARENT = 8192;
+        /// IPV6_RECVPATHMTU.
+        const PATH_MTU_V6 = 16384;
+        /// IPV6_DONTFRAG.
+        const DONT_FRAGMENT_V6 = 32768;
+    }
+}
+
+/// How a socket finds out what a path takes (ip(7), IP_MTU_DISCOVER).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Discovery {
+    /// It does not: packets are cut to what is known, and routers may cut them.
+    Dont,
+    /// Packets that are longer than what is known are cut, others no router may cut.
+    Want,
+    /// No packet is cut.
+    Do,
+    /// No packet is cut, and what is known of the path does not bound it.
+    Probe,
+    /// No packet is cut here but routers may cut it; routers are not believed.
+    Interface,
+    /// Packets are cut to what the interface takes; routers are not believed.
+    Omit,
+}
+
+impl Discovery {
+    const ALL: [Discovery; 6] = {
+        use Discovery::{Do, Dont, Interface, Omit, Probe, Want};
+        [Dont, Want, Do, Probe, Interface, Omit]
+    };
+
+    /// Whether packets are no longer than what is known of the path (`ip_sk_use_pmtu`).
+    #[inline]
+    pub fn heeds_path(self) -> bool {
+        self < Discovery::Probe
+    }
+
+    /// Whether it believes routers (`ip_sk_accept_pmtu`).
+    pub fn believes(self) -> bool {
+        self < Discovery::Interface
+    }
+
+    /// Whether packets are cut here (`ip_sk_ignore_df`).
+    #[inline]
+    pub fn cuts(self) -> bool {
+        matches!(self, Discovery::Dont | Discovery::Want | Discovery::Omit)
     }
 }
 
@@ -117,7 +166,9 @@ pub struct IpOptions {
     /// IP_MULTICAST_IF and IPV6_MULTICAST_IF: the index, 0 for none.
     pub multicast_interface: u32,
     /// IP_MTU_DISCOVER and IPV6_MTU_DISCOVER.
-    pub discover: [u8; 2],
+    discover: [Discovery; 2],
+    /// IPV6_MTU: the longest fragment of IPv6 in bytes; 0 for as long as the path takes.
+    pub most_v6: u32,
 }
 
 /// The default hop limit of IPv6.
@@ -133,8 +184,8 @@ impl Default for IpOptions {
             traffic_class: 0,
             multicast_ttl: 1,
             multicast_interface: 0,
-            // IP_PMTUDISC_WANT.
-            discover: [1, 1],
+            discover: [Discovery::Want; 2],
+            most_v6: 0,
         }
     }
 }
@@ -155,6 +206,8 @@ fn flag_of(level: i32, option: i32) -> Option<Wishes> {
         (SOL_IPV6, ipv6::RECVTCLASS) => Wishes::TRAFFIC_CLASS_V6,
         (SOL_IPV6, ipv6::RECVERR) => Wishes::ERRORS_V6,
         (SOL_IPV6, ipv6::V6ONLY) => Wishes::ONLY_V6,
+        (SOL_IPV6, ipv6::RECVPATHMTU) => Wishes::PATH_MTU_V6,
+        (SOL_IPV6, ipv6::DONTFRAG) => Wishes::DONT_FRAGMENT_V6,
         _ => return None,
     })
 }
@@ -212,6 +265,12 @@ impl IpOptions {
         (if multicast { self.multicast_ttl } else { ttl }, tos)
     }
 
+    /// Returns how packets to an address of this version find out what their path takes.
+    #[inline]
+    pub fn discovery(&self, v4: bool) -> Discovery {
+        self.discover[usize::from(!v4)]
+    }
+
     /// Returns the options that sock_diag(7) tells.
     pub fn diagnosed(&self) -> u16 {
         [
@@ -245,10 +304,15 @@ impl IpOptions {
             (SOL_IPV6, ipv6::UNICAST_HOPS) => self.hop_limit = within(value, 0, HOP_LIMIT)?,
             (SOL_IPV6, ipv6::TCLASS) => self.traffic_class = within(value, 0, 0)?,
             (SOL_IP, ip::MTU_DISCOVER) | (SOL_IPV6, ipv6::MTU_DISCOVER) => {
-                if !(0..=5).contains(&value) {
-                    return Err(Errno::EINVAL);
-                }
-                self.discover[usize::from(level == SOL_IPV6)] = value as u8;
+                let way = usize::try_from(value).ok().and_then(|at| Discovery::ALL.get(at));
+                let way = *way.ok_or(Errno::EINVAL)?;
+                self.discover[usize::from(level == SOL_IPV6)] = way;
+            }
+            (SOL_IPV6, ipv6::MTU) => {
+                self.most_v6 = match u32::try_from(value).map_err(|_| Errno::EINVAL)? {
+                    1..LEAST_V6 => return Err(Errno::EINVAL),
+                    most => most,
+                };
             }
             (SOL_IPV6, ipv6::MULTICAST_IF) => {
                 let index = u32::try_from(value).map_err(|_| Errno::ENODEV)?;
@@ -275,8 +339,8 @@ impl IpOptions {
             }
             (SOL_IPV6, ipv6::UNICAST_HOPS) => i32::from(self.hop_limit),
             (SOL_IPV6, ipv6::TCLASS) => i32::from(self.traffic_class),
-            (SOL_IP, ip::MTU_DISCOVER) => i32::from(self.discover[0]),
-            (SOL_IPV6, ipv6::MTU_DISCOVER) => i32::from(self.discover[1]),
+            (SOL_IP, ip::MTU_DISCOVER) => self.discover[0] as i32,
+            (SOL_IPV6, ipv6::MTU_DISCOVER) => self.discover[1] as i32,
             (SOL_IPV6, ipv6::MULTICAST_IF) => self.multicast_interface as i32,
             _ => return None,
         })
@@ -304,18 +368,30 @@ pub fn priority_of_service(tos: i32) -> u32 {
     PRIORITIES[(tos >> 1 & 15) as usize]
 }
 
-/// Whether an option is IP_MTU or IPV6_MTU, which only connected sockets have.
+/// Whether an option is IP_MTU, IPV6_MTU or IPV6_PATHMTU, which only connected sockets have.
 pub fn is_mtu(level: i32, option: i32) -> bool {
-    matches!((level, option), (SOL_IP, ip::MTU) | (SOL_IPV6, ipv6::MTU))
+    matches!((level, option), (SOL_IP, ip::MTU) | (SOL_IPV6, ipv6::MTU | ipv6::PATHMTU))
 }
 
-/// Returns the MTU of a path as these options tell it (`ipv4_mtu`, `ip6_mtu`).
-pub fn mtu(path: &config::Path) -> i32 {
-    /// `IP_MAX_MTU`: no packet of IPv4 is longer.
-    const MOST_V4: usize = 65535;
-    let mtu = path.interface.mtu();
-    (if path.next_hop.is_v4() { mtu.min(MOST_V4) } else { mtu }) as i32
+/// Writes one of these options; `mtu`: the MTU of the path.
+///
+/// # Errors
+/// `EINVAL`, `EFAULT`.
+pub fn write_mtu(level: i32, option: i32, mtu: u32, out: OptionOutput) -> Result<()> {
+    if option != ipv6::PATHMTU || level == SOL_IP {
+        return write(level, mtu as i32, out);
+    }
+    // `struct ip6_mtuinfo`, without an address.
+    let mut info = [0; MTU_INFO];
+    info[MTU_INFO - 4..].copy_from_slice(&mtu.to_ne_bytes());
+    if out.room()? < info.len() {
+        return Err(Errno::EINVAL);
+    }
+    out.put(&info)
 }
+
+/// The bytes of a `struct ip6_mtuinfo`: an address and an MTU.
+const MTU_INFO: usize = 32;
 
 /// Writes a number in the size that the program asks for.
 ///

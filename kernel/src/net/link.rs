@@ -1,13 +1,14 @@
 //! Ethernet: packets to and from network devices.
 //!
 //! A frame that arrives is taken apart by the execution of its receive queue; the payload stays in
-//! the frames of memory that the device wrote. A packet that leaves is put together from its
+//! the frames of memory that the device wrote. Segments of TCP that follow each other there are
+//! joined to one before they go on ([`Growing`]). A packet that leaves is put together from its
 //! headers and the sender's slices; the device completes the checksum and cuts segments of TCP if
 //! it can. For one that does not, the bytes are copied behind the headers while they are summed.
 
 use alloc::format;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_ip::Address;
@@ -28,8 +29,8 @@ use super::slice::{Payload, Slice};
 use super::wire;
 use crate::drivers::net as device;
 use crate::drivers::net::{
-    Checksum, HEAD, IncomingFrame, NetworkDevice, Offloads, OutgoingFrame, Partial, Protocol,
-    Receiver, Segments,
+    Checksum, HEAD, IncomingFrame, NetworkDevice, Offloads, OutgoingFrame, Owner, Partial,
+    Protocol, Receiver, Segments,
 };
 
 /// The length of an Ethernet header.
@@ -59,7 +60,7 @@ pub(super) fn init(receive: fn(Packet), unreachable: fn(&Packet)) -> Result<()> 
         config::add_interface(|index| Interface {
             index,
             name: format!("eth{number}"),
-            hardware: card.mac(),
+            hardware: AtomicU64::new(Interface::word_of(card.mac())),
             mtu: AtomicU32::new(card.mtu() as u32),
             flags: AtomicU32::new(flag::BROADCAST | flag::MULTICAST | link_flags(&*card)),
             counters: Counters::default(),
@@ -83,14 +84,18 @@ fn interface_of(device: usize) -> Option<Arc<Interface>> {
 struct Links;
 
 impl Receiver for Links {
-    fn receive(&self, device: usize, frame: IncomingFrame) {
-        let Some(interface) = interface_of(device) else { return };
+    fn receive(&self, device: usize, frames: &mut dyn Iterator<Item = IncomingFrame>) {
+        let Some(interface) = interface_of(device) else { return frames.for_each(drop) };
         let counters = &interface.counters;
-        counters.packets_in.fetch_add(1, Ordering::Relaxed);
-        counters.bytes_in.fetch_add(frame.length as u64, Ordering::Relaxed);
-        if !interface.is_up() || receive(&interface, frame).is_none() {
-            counters.dropped_in.fetch_add(1, Ordering::Relaxed);
+        let mut growing = Growing { interface: &interface, packet: None, length: 0 };
+        for frame in frames {
+            counters.packets_in.fetch_add(1, Ordering::Relaxed);
+            counters.bytes_in.fetch_add(frame.length as u64, Ordering::Relaxed);
+            if !interface.is_up() || receive(&interface, frame, &mut growing).is_none() {
+                counters.dropped_in.fetch_add(1, Ordering::Relaxed);
+            }
         }
+        growing.end();
     }
 
     fn link_changed(&self, device: usize) {
@@ -103,8 +108,55 @@ impl Receiver for Links {
     }
 }
 
+/// A segment of TCP that grows by those that follow it, while a queue has further frames: what is
+/// done for a segment above is then done once for several (Linux: generic receive offload).
+struct Growing<'a> {
+    interface: &'a Interface,
+    packet: Option<Packet>,
+    /// The bytes of its data.
+    length: usize,
+}
+
+impl Growing<'_> {
+    /// Receives a packet, or lets it join or be the one that grows. `None`: it is dropped.
+    #[inline]
+    fn take(&mut self, mut packet: Packet) -> Option<()> {
+        if let Some(first) = &mut self.packet {
+            if first.join(&mut self.length, &mut packet) {
+                if !first.may_grow() {
+                    self.end();
+                }
+                return Some(());
+            }
+            self.end();
+        }
+        if !packet.may_grow() {
+            return arrive(packet);
+        }
+        if let Body::Tcp(_, segment) = &packet.body {
+            self.length = segment.payload_len();
+        }
+        self.packet = Some(packet);
+        Some(())
+    }
+
+    /// Nothing follows now: the one that grew is received.
+    #[inline]
+    fn end(&mut self) {
+        if let Some(packet) = self.packet.take()
+            && arrive(packet).is_none()
+        {
+            self.interface.counters.dropped_in.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Receives a frame. `None`: it is dropped.
-fn receive(interface: &Arc<Interface>, frame: IncomingFrame) -> Option<()> {
+fn receive(
+    interface: &Arc<Interface>,
+    frame: IncomingFrame,
+    growing: &mut Growing<'_>,
+) -> Option<()> {
     let sum = match frame.checksum {
         Checksum::Unknown => Sum::Unchecked,
         Checksum::Verified => Sum::Good,
@@ -112,8 +164,8 @@ fn receive(interface: &Arc<Interface>, frame: IncomingFrame) -> Option<()> {
     };
     let mut payload = Payload::new();
     for slice in frame.slices {
-        let (offset, length) = (slice.offset(), slice.len());
-        payload.push(Slice::of_memory(slice.memory().clone(), offset, length)?).ok()?;
+        let (memory, offset, length) = slice.into_parts();
+        payload.push(Slice::of_memory(memory, offset, length)?).ok()?;
     }
     let mut head = [0; ETHERNET];
     if payload.read(0, &mut head) < ETHERNET {
@@ -123,7 +175,7 @@ fn receive(interface: &Arc<Interface>, frame: IncomingFrame) -> Option<()> {
     let shown = || payload.share();
     tap::frame(interface, Kind::of(interface, &head), head, sum, shown, None);
     let to: &Hardware = head.first_chunk()?;
-    if *to != interface.hardware && to[0] & 1 == 0 {
+    if *to != interface.hardware() && to[0] & 1 == 0 {
         return None;
     }
     match u16::from_be_bytes([head[12], head[13]]) {
@@ -137,7 +189,7 @@ fn receive(interface: &Arc<Interface>, frame: IncomingFrame) -> Option<()> {
                 packet.cut(|piece| befall(interface, piece));
                 return Some(());
             }
-            arrive(packet)
+            growing.take(packet)
         }
         _ => None,
     }
@@ -165,6 +217,7 @@ fn befall(interface: &Arc<Interface>, packet: Packet) {
 }
 
 /// Receives a packet. `None`: it is dropped.
+#[inline]
 fn arrive(packet: Packet) -> Option<()> {
     // A packet from outside does not come from this machine (RFC 1122, 3.2.1.3). In IPv6 Linux
     // refuses the loopback address alone (`ip6_rcv_core`): two interfaces may be on one link.
@@ -173,7 +226,9 @@ fn arrive(packet: Packet) -> Option<()> {
     if strange || to.is_loopback() {
         return None;
     }
-    RECEIVE.get().map(|receive| receive(packet))
+    let receive = RECEIVE.get()?;
+    receive(packet);
+    Some(())
 }
 
 fn receive_arp(interface: &Arc<Interface>, payload: &Payload) -> Option<()> {
@@ -201,10 +256,10 @@ fn send_arp(
     source: Address,
     target: (Hardware, Address),
 ) -> Option<()> {
-    let source = (interface.hardware, source);
+    let source = (interface.hardware(), source);
     let bytes = Arp { asks, source, target }.to_bytes()?;
     let to = if asks { EVERYBODY } else { target.0 };
-    let link = link_header(to, interface.hardware, ARP);
+    let link = link_header(to, interface.hardware(), ARP);
     tap::frame(interface, Kind::Outgoing, link, Sum::Good, || Payload::copy(&bytes), None);
     let mut frame = OutgoingFrame::new(ETHERNET + ARP_LENGTH).ok()?;
     frame.push(&link).ok()?;
@@ -215,7 +270,7 @@ fn send_arp(
 
 /// Sends a packet that is bytes already to a group. `None`: it is dropped.
 pub(super) fn send_packet(interface: &Interface, to: Address, bytes: &[u8]) -> Option<()> {
-    let link = link_header(group(to), interface.hardware, protocol_of(to));
+    let link = link_header(group(to), interface.hardware(), protocol_of(to));
     tap::frame(interface, Kind::Outgoing, link, Sum::Good, || Payload::copy(bytes), None);
     let mut frame = OutgoingFrame::new(ETHERNET + bytes.len()).ok()?;
     frame.push(&link).ok()?;
@@ -261,33 +316,62 @@ pub(super) fn ask(interface: &Arc<Interface>, address: Address) {
         let _ = send_arp(interface, true, source, ([0; 6], address));
         return;
     }
-    if let Ok(packet) = icmp_message::solicitation(source, address, interface.hardware) {
+    if let Ok(packet) = icmp_message::solicitation(source, address, interface.hardware()) {
         transmit(interface, group(packet.header.destination), &packet);
     }
 }
 
-/// Sends a packet on its path.
+/// Sends a packet of `length` bytes on its path. `owner` counts its bytes until the device has sent
+/// them; not while the hardware address is asked for.
 ///
 /// # Errors
 /// `ENOBUFS`.
-pub(super) fn send(path: &Path, packet: Packet) -> Result<()> {
+pub(super) fn send(
+    path: &Path,
+    length: usize,
+    packet: Packet,
+    owner: Option<&Arc<dyn Owner>>,
+) -> Result<()> {
     let interface = &path.interface;
     if path.is_broadcast {
         transmit(interface, EVERYBODY, &packet);
     } else if path.next_hop.is_multicast() {
         transmit(interface, group(path.next_hop), &packet);
-    } else if let Some((hardware, packet)) = neighbour::resolve(interface, path.next_hop, packet) {
-        transmit(interface, hardware, &packet);
+    } else if let Some(hardware) = neighbour::known(interface, path.next_hop) {
+        transmit_for(interface, hardware, (length, &packet), owner);
+    } else {
+        send_to_another(path, length, packet, owner);
     }
     Ok(())
 }
 
+/// Sends a packet to a host that the processor has not sent to lately.
+#[inline(never)]
+fn send_to_another(path: &Path, length: usize, packet: Packet, owner: Option<&Arc<dyn Owner>>) {
+    let interface = &path.interface;
+    if let Some((hardware, packet)) = neighbour::resolve(interface, path.next_hop, packet) {
+        transmit_for(interface, hardware, (length, &packet), owner);
+    }
+}
+
 /// Sends a packet to a hardware address. One for which there is no memory is lost.
 pub(super) fn transmit(interface: &Arc<Interface>, to: Hardware, packet: &Packet) {
+    transmit_for(interface, to, (packet.length(), packet), None);
+}
+
+fn transmit_for(
+    interface: &Arc<Interface>,
+    to: Hardware,
+    (length, packet): (usize, &Packet),
+    owner: Option<&Arc<dyn Owner>>,
+) {
     let Some(card) = &interface.device else { return };
-    let link = link_header(to, interface.hardware, protocol_of(packet.header.destination));
+    let link = link_header(to, interface.hardware(), protocol_of(packet.header.destination));
     tap::frame(interface, Kind::Outgoing, link, Sum::Good, || wire::emit(packet), None);
-    if let Ok(frame) = frame(link, packet, card.offloads()) {
+    if let Ok(mut frame) = frame(link, ETHERNET + length, packet, card.offloads()) {
+        if let Some(owner) = owner {
+            frame.set_owner(Arc::clone(owner));
+        }
         give(interface, frame);
     } else {
         interface.counters.dropped_out.fetch_add(1, Ordering::Relaxed);
@@ -300,35 +384,32 @@ pub(super) fn cuts(interface: &Interface, is_v4: bool) -> bool {
     offloads.is_some_and(|offloads| if is_v4 { offloads.tso4 } else { offloads.tso6 })
 }
 
-/// Makes a frame of a packet.
-fn frame(link: [u8; ETHERNET], packet: &Packet, offloads: Offloads) -> Result<OutgoingFrame> {
+/// Makes a frame of a packet; `whole`: its length.
+fn frame(
+    link: [u8; ETHERNET],
+    whole: usize,
+    packet: &Packet,
+    offloads: Offloads,
+) -> Result<OutgoingFrame> {
     let mut bytes = [0; wire::HEADERS];
-    let whole = ETHERNET + packet.length();
-    // Of bytes that have to be read for the checksum, a copy is free, and the device gets one
+    // Of bytes that have to be read for the checksum, a copy is cheap, and the device gets one
     // piece.
     let copies = whole <= HEAD && (!offloads.checksum || whole <= SMALL);
-    let completes = offloads.checksum || copies;
+    let completes = offloads.checksum && !copies;
     let (length, data, sum) = wire::head(packet, &mut bytes, completes)?;
     let mut frame = OutgoingFrame::new(if copies { whole } else { ETHERNET + length })?;
     frame.push(&link)?;
     frame.push(&bytes[..length])?;
-    let sum = sum.map(|(start, offset)| (ETHERNET + start, offset));
     if copies {
         for slice in data {
             let (memory, offset, count) = slice.parts();
             frame.push_from(memory, offset, count)?;
         }
-        if let Some((start, offset)) = sum {
-            complete(frame.head(), start, offset, packet.protocol());
-        }
         return Ok(frame);
     }
     append(&mut frame, data)?;
-    if let Some((start, offset)) = sum
-        && offloads.checksum
-    {
-        frame.offload.checksum = Some(Partial { start: start as u16, offset: offset as u16 });
-    }
+    frame.offload.checksum = sum
+        .map(|(start, offset)| Partial { start: (ETHERNET + start) as u16, offset: offset as u16 });
     if let Body::Tcp(_, segment) = &packet.body
         && segment.cut_at != 0
     {
@@ -338,18 +419,6 @@ fn frame(link: [u8; ETHERNET], packet: &Packet, offloads: Offloads) -> Result<Ou
         frame.offload.segments = Some((segments, (ETHERNET + length) as u16));
     }
     Ok(frame)
-}
-
-/// Completes the checksum over the bytes from `start` on, which is at `offset` from there.
-fn complete(bytes: &mut [u8], start: usize, offset: usize, protocol: u8) {
-    let mut sum = hayate_ip::checksum::Checksum::new();
-    sum.add(&bytes[start..]);
-    // UDP's checksum of zero means that there is none (RFC 768).
-    let sum = match sum.finish() {
-        0 if protocol == header::UDP => u16::MAX,
-        sum => sum,
-    };
-    bytes[start + offset..][..2].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// Appends the data of a packet to its frame: as they lie, or copied together if they are in more
@@ -399,7 +468,7 @@ pub(super) fn receive_discovery(packet: &Packet, message: Icmp, payload: &Payloa
     if let Some(hardware) = hardware {
         neighbour::learn(&interface, source, hardware, true);
     }
-    let answer = icmp_message::advertisement(target, source, interface.hardware).ok()?;
+    let answer = icmp_message::advertisement(target, source, interface.hardware()).ok()?;
     let path = config.path(answer.header.destination, interface.index).ok()?;
-    send(&path, answer).ok()
+    send(&path, answer.length(), answer, None).ok()
 }

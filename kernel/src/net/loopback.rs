@@ -85,7 +85,7 @@ pub fn send(interface: &Interface, length: usize, packet: Packet) {
 pub fn send_frame(interface: &Interface, link: [u8; LINK], body: Payload, sender: &Arc<Endpoint>) {
     tap::looped_frame(interface, link, &body, sender);
     let length = LINK + body.len();
-    let is_ours = link[..6] == interface.hardware || link[0] & 1 != 0;
+    let is_ours = link[..6] == interface.hardware() || link[0] & 1 != 0;
     let number = protocol(&link, &body);
     let packet = wire::parse(body, interface.index, false).filter(|packet| {
         let (from, to) = (packet.header.source, packet.header.destination);

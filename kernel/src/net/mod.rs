@@ -15,6 +15,7 @@
 //! | [`settings`], [`config`], [`ports`] | settings; interfaces, addresses, routes; bound ports |
 //! | [`statistics`] | what the protocols have done |
 //! | [`ip_options`], [`level`], [`configure`], [`ioctl`] | options and requests of all sockets |
+//! | [`path_mtu`] | MTUs of paths, as routers told of them |
 //! | [`wire`], [`loopback`] | packets as bytes; to this machine |
 //! | [`cut`], [`output`] | packets in parts; on their way out |
 //! | [`faults`] | packets lost, repeated, damaged and late on purpose |
@@ -47,7 +48,7 @@ pub mod datagram;
 mod echo;
 pub mod family;
 pub mod faults;
-mod filter;
+pub mod filter;
 pub mod fragments;
 mod groups;
 mod icmp;
@@ -64,6 +65,7 @@ pub mod netlink;
 mod output;
 mod packet;
 pub mod packet_socket;
+mod path_mtu;
 pub mod ports;
 pub mod report;
 pub mod settings;
@@ -85,6 +87,7 @@ pub fn init() -> Result<()> {
     loopback::register(input::receive);
     config::init()?;
     link::init(input::receive, icmp::report_unreachable)?;
+    tcp::init()?;
     family::register();
     packet_socket::register();
     report::init();

@@ -12,14 +12,22 @@
 //! then the known one that was heard longest ago. The memory of packets that wait is counted with
 //! that of datagrams ([`memory`]).
 //!
-//! Locks: one for each of [`PARTS`] parts, a leaf; nothing is sent with one held.
+//! A processor keeps some of the hosts that it sent to last ([`known`]): its next packet to one of
+//! them takes no lock that another processor's packets take. A change of an address that was known
+//! raises [`CHANGES`], and what processors keep is old then.
+//!
+//! Locks: one for each of [`PARTS`] parts, then a processor's [`LATELY`], a leaf; nothing is sent
+//! with one held.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::hash::BuildHasherDefault;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use hayate_ip::Address;
+use hayate_machine::cpu::PerCpu;
+use hayate_machine::per_cpu;
 use hayate_machine::sync::{Once, SpinLock};
 
 use super::config::Interface;
@@ -106,6 +114,47 @@ type Neighbours = HashMap<Key, Neighbour, BuildHasherDefault<IndexHasher>>;
 static TABLE: [SpinLock<Neighbours>; PARTS] =
     [const { SpinLock::new(HashMap::with_hasher(BuildHasherDefault::new())) }; PARTS];
 
+/// How often an address changed that was known, or was forgotten.
+static CHANGES: AtomicU64 = AtomicU64::new(0);
+
+/// A host whose address was found.
+struct Found {
+    key: Key,
+    hardware: Hardware,
+    /// Until when it need not be asked again.
+    fresh: u64,
+    /// The changes before it was found.
+    changes: u64,
+}
+
+/// How many hosts a processor keeps.
+const KEPT: usize = 4;
+
+per_cpu! {
+    static LATELY: PerCpu<SpinLock<[Option<Found>; KEPT]>> =
+        PerCpu::new(SpinLock::new([const { None }; KEPT]));
+}
+
+/// Where a processor keeps a host.
+#[inline]
+fn place((_, low, interface): Key) -> usize {
+    (low as usize ^ interface as usize) % KEPT
+}
+
+/// Returns the hardware address of a host that this processor sent to lately, if it keeps that and
+/// the address is fresh. Other hosts are [found](resolve).
+#[inline]
+pub fn known(interface: &Interface, address: Address) -> Option<Hardware> {
+    let key = key(interface, address);
+    let lately = LATELY.here().lock();
+    let found = lately[place(key)].as_ref()?;
+    let is_it = found.key == key
+        && found.changes == CHANGES.load(Ordering::Acquire)
+        && monotonic_ns() <= found.fresh;
+    is_it.then_some(found.hardware)
+}
+
+#[inline]
 fn key(interface: &Interface, address: Address) -> Key {
     let bits = address.bits();
     ((bits >> 64) as u64, bits as u64, interface.index)
@@ -138,11 +187,18 @@ pub fn resolve(
             entry.asked = now;
             entry.tries += 1;
         }
-        if entry.hardware.is_none() {
-            entry.hold(packet);
-            (None, ask)
-        } else {
-            (entry.hardware.map(|hardware| (hardware, packet)), ask)
+        match entry.hardware {
+            None => {
+                entry.hold(packet);
+                (None, ask)
+            }
+            Some(hardware) => {
+                let fresh = entry.confirmed.saturating_add(FRESH);
+                let changes = CHANGES.load(Ordering::Acquire);
+                let found = Found { key, hardware, fresh, changes };
+                LATELY.here().lock()[place(key)] = Some(found);
+                (Some((hardware, packet)), ask)
+            }
         }
     };
     if let Some(link) = LINK.get().filter(|_| ask) {
@@ -199,7 +255,9 @@ pub fn learn(interface: &Arc<Interface>, address: Address, hardware: Hardware, w
             return;
         }
         let Some(entry) = part.get_mut(&key) else { return };
-        entry.hardware = Some(hardware);
+        if entry.hardware.replace(hardware) != Some(hardware) {
+            CHANGES.fetch_add(1, Ordering::Release);
+        }
         entry.confirmed = now;
         entry.tries = 0;
         entry.let_go()
@@ -239,7 +297,9 @@ impl TimerTarget for Asker {
                 } else if entry.tries >= TRIES {
                     // It does not answer. A later packet asks anew.
                     entry.tries = 0;
-                    entry.hardware = None;
+                    if entry.hardware.take().is_some() {
+                        CHANGES.fetch_add(1, Ordering::Release);
+                    }
                     if dropped.make_room(1).is_ok() {
                         dropped.push(entry.let_go());
                     } else {
@@ -264,6 +324,15 @@ impl TimerTarget for Asker {
         }
         waits.then_some(now + SECOND)
     }
+}
+
+/// Forgets all hosts, and drops the packets that wait for them.
+pub fn forget() {
+    for part in &TABLE {
+        // Dropped without the lock: packets give memory back.
+        let _ = core::mem::take(&mut *part.lock());
+    }
+    CHANGES.fetch_add(1, Ordering::Release);
 }
 
 /// Calls `visit` with interface, address and hardware address of every host that is known or asked

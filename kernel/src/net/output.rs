@@ -1,5 +1,6 @@
 //! Packets on their way out of this machine, or back into it.
 
+use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
@@ -9,14 +10,46 @@ use hayate_ip::icmp::{v4, v6};
 use super::config::Path;
 use super::packet::{Body, Packet};
 use super::statistics::{Counter, count};
-use super::{cut, link, loopback};
+use super::{cut, link, loopback, path_mtu};
+use crate::drivers::net::Owner;
 
-/// Sends a packet on its path, in fragments if it is too long for the link. The caller holds no
-/// lock of a socket.
+/// Sends a packet on its path, in fragments if it is too long for that. The caller holds no lock of
+/// a socket.
 ///
 /// # Errors
 /// `EMSGSIZE` if it is too long for the path and must not be cut, `ENOBUFS`.
-pub fn send(path: &Path, mut packet: Packet) -> Result<()> {
+pub fn send(path: &Path, packet: Packet) -> Result<()> {
+    let mtu = path_mtu::of(path, packet.header.destination);
+    send_within(path, packet, mtu.bytes as usize)
+}
+
+/// Sends a packet as [`send`] does, in fragments of at most `mtu` bytes.
+///
+/// # Errors
+/// As [`send`].
+pub fn send_within(path: &Path, mut packet: Packet, mtu: usize) -> Result<()> {
+    note(&packet);
+    packet.interface = path.interface.index;
+    let length = packet.length();
+    if length > mtu {
+        if packet.header.dont_fragment {
+            path.interface.counters.dropped_out.fetch_add(1, Ordering::Relaxed);
+            return Err(Errno::EMSGSIZE);
+        }
+        return cut::cut(&packet, mtu, |piece| {
+            let length = piece.length();
+            give(path, length, piece, None)
+        });
+    }
+    give(path, length, packet, None)
+}
+
+/// Sends a segment of TCP, and lets `owner` count the bytes that a device has to send. A segment
+/// knows the MTU of its path; one that is longer finds out whether a router still tells less.
+///
+/// # Errors
+/// `EMSGSIZE` if it is too long for the interface, `ENOBUFS`.
+pub fn send_segment(path: &Path, mut packet: Packet, owner: Option<&Arc<dyn Owner>>) -> Result<()> {
     note(&packet);
     let length = packet.length();
     packet.interface = path.interface.index;
@@ -26,36 +59,34 @@ pub fn send(path: &Path, mut packet: Packet) -> Result<()> {
         && !path.interface.is_loopback()
     {
         let largest = length - segment.payload_len() + usize::from(segment.cut_at);
-        return send_cut(path, length, largest, packet);
-    }
-    let may_be_cut = !packet.header.dont_fragment && !matches!(packet.body, Body::Tcp(..));
-    if length > mtu && may_be_cut {
-        return cut::cut(&packet, mtu, |piece| {
-            let length = piece.length();
-            give(path, length, piece)
-        });
+        return send_cut(path, (length, largest), packet, owner);
     }
     if length > mtu {
         path.interface.counters.dropped_out.fetch_add(1, Ordering::Relaxed);
         return Err(Errno::EMSGSIZE);
     }
-    give(path, length, packet)
+    give(path, length, packet, owner)
 }
 
 /// Sends a segment that stands for several: whole if the device cuts it, as packet sockets see it
 /// then, too; otherwise in pieces. The `largest` of these must not be too long for the link.
-fn send_cut(path: &Path, length: usize, largest: usize, packet: Packet) -> Result<()> {
+fn send_cut(
+    path: &Path,
+    (length, largest): (usize, usize),
+    packet: Packet,
+    owner: Option<&Arc<dyn Owner>>,
+) -> Result<()> {
     if largest > path.interface.mtu() {
         path.interface.counters.dropped_out.fetch_add(1, Ordering::Relaxed);
         return Err(Errno::EMSGSIZE);
     }
     if link::cuts(&path.interface, packet.header.destination.is_v4()) {
-        return give(path, length, packet);
+        return give(path, length, packet, owner);
     }
     let mut result = Ok(());
     packet.cut(|piece| {
         let length = piece.length();
-        result = result.and(give(path, length, piece));
+        result = result.and(give(path, length, piece, owner));
     });
     result
 }
@@ -78,10 +109,10 @@ fn note(packet: &Packet) {
     }
 }
 
-fn give(path: &Path, length: usize, packet: Packet) -> Result<()> {
+fn give(path: &Path, length: usize, packet: Packet, owner: Option<&Arc<dyn Owner>>) -> Result<()> {
     if path.interface.is_loopback() {
         loopback::send(&path.interface, length, packet);
         return Ok(());
     }
-    link::send(path, packet)
+    link::send(path, length, packet, owner)
 }

@@ -63,6 +63,28 @@ impl Packet {
         header::length(&self.header) + body
     }
 
+    /// Whether it is a segment of TCP to which what follows may be joined.
+    #[inline]
+    pub fn may_grow(&self) -> bool {
+        matches!(&self.body, Body::Tcp(_, segment) if segment.may_grow())
+    }
+
+    /// Takes the data of the packet that follows, if the two are parts of one segment of TCP, which
+    /// has `length` bytes of data before and after. Returns whether it did; `next` is as before if
+    /// not.
+    #[inline]
+    pub fn join(&mut self, length: &mut usize, next: &mut Packet) -> bool {
+        // So that it is no longer than a packet can be, whatever its headers.
+        const MOST: usize = u16::MAX as usize - header::LENGTH_V6 - header::LENGTH_TCP - 40;
+        let is_same_way = self.header == next.header && self.interface == next.interface;
+        match (&mut self.body, &mut next.body) {
+            (Body::Tcp(ports, segment), Body::Tcp(others, next)) => {
+                is_same_way && ports == others && segment.join(length, next, MOST)
+            }
+            _ => false,
+        }
+    }
+
     /// Gives `take` the packets that a segment of TCP stands for, or the packet itself.
     pub fn cut(self, mut take: impl FnMut(Packet)) {
         let Packet { header, body: Body::Tcp(ports, segment), interface, .. } = self else {

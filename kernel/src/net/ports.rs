@@ -15,6 +15,7 @@ use hayate_abi::{Errno, Result};
 use hayate_ip::Address;
 use hayate_ip::binding::Binding;
 use hayate_machine::sync::SpinLock;
+use smallvec::SmallVec;
 
 use crate::random;
 use crate::reclaim::growth;
@@ -228,9 +229,14 @@ impl<S> Ports<S> {
 
     /// Returns the sockets at a port that a packet for `to` matches at all: all get a multicast or
     /// broadcast packet. `ENOMEM`.
-    pub fn find_all(&self, port: u16, to: Address, interface: u32) -> Result<Vec<Arc<S>>> {
+    pub fn find_all(
+        &self,
+        port: u16,
+        to: Address,
+        interface: u32,
+    ) -> Result<SmallVec<[Arc<S>; 2]>> {
         let bucket = self.bucket(port).lock();
-        let mut found = Vec::new();
+        let mut found = SmallVec::new();
         for entry in bucket.iter().filter(|entry| entry.port == port) {
             if entry.binding.score(to, interface).is_some() {
                 found.make_room(entry.sockets.len())?;

@@ -26,6 +26,39 @@ static RENO: AtomicBool = AtomicBool::new(false);
 /// `net.ipv4.ipfrag_time` and `net.ipv6.ip6frag_time`, in seconds.
 static FRAGMENT_TIMES: [AtomicU32; 2] = [AtomicU32::new(30), AtomicU32::new(60)];
 
+/// `net.ipv4.route.mtu_expires` and `net.ipv6.route.mtu_expires`, in seconds.
+static PATH_MTU_TIMES: [AtomicU32; 2] = [const { AtomicU32::new(600) }; 2];
+/// `net.ipv4.route.min_pmtu`.
+static LEAST_PATH_MTU: AtomicU32 = AtomicU32::new(552);
+
+/// Returns the nanoseconds for which the MTU of a path is remembered.
+pub fn path_mtu_time(v4: bool) -> u64 {
+    u64::from(path_mtu_seconds(v4)) * 1_000_000_000
+}
+
+/// Returns them in seconds.
+pub fn path_mtu_seconds(v4: bool) -> u32 {
+    PATH_MTU_TIMES[usize::from(!v4)].load(Ordering::Relaxed)
+}
+
+/// Sets them for what routers tell from now on.
+pub fn set_path_mtu_seconds(v4: bool, seconds: u32) {
+    PATH_MTU_TIMES[usize::from(!v4)].store(seconds, Ordering::Relaxed);
+}
+
+/// Returns the least MTU of a path of IPv4 that a router is believed.
+pub fn least_path_mtu() -> u32 {
+    LEAST_PATH_MTU.load(Ordering::Relaxed)
+}
+
+/// Sets it; every link takes 68 bytes (RFC 791). Returns `false` for less.
+pub fn set_least_path_mtu(bytes: u32) -> bool {
+    if bytes >= 68 {
+        LEAST_PATH_MTU.store(bytes, Ordering::Relaxed);
+    }
+    bytes >= 68
+}
+
 /// Returns the nanoseconds until a packet of which fragments are missing is dropped.
 pub fn fragment_time(v4: bool) -> u64 {
     u64::from(fragment_seconds(v4)) * 1_000_000_000

@@ -168,6 +168,13 @@ impl Slice {
         self.memory.read(usize::from(self.offset) + offset, &mut to[..count])
     }
 
+    /// Adds its bytes to a checksum.
+    #[inline]
+    pub fn add_to(&self, sum: &mut Checksum) {
+        let length = self.len();
+        sum.add_sum(self.memory.sum(usize::from(self.offset), length), length);
+    }
+
     /// Returns memory, offset and length, for a device.
     pub fn parts(&self) -> (&Run, usize, usize) {
         (&self.memory, usize::from(self.offset), self.len())
@@ -329,6 +336,11 @@ impl Payload {
     pub fn skip(&mut self, count: usize) {
         let mut left = count.min(self.length);
         self.length -= left;
+        if let Some(first) = self.slices.first_mut()
+            && first.len() > left
+        {
+            return first.skip(left);
+        }
         let whole = self.slices.iter().take_while(|slice| {
             let whole = slice.len() <= left;
             left -= if whole { slice.len() } else { 0 };
@@ -343,16 +355,17 @@ impl Payload {
 
     /// Keeps only the first bytes.
     pub fn truncate(&mut self, length: usize) {
-        let mut left = length.min(self.length);
-        self.length = left;
+        if length >= self.length {
+            return;
+        }
+        let mut left = length;
+        self.length = length;
         let mut kept = 0;
         for slice in &mut self.slices {
             if left == 0 {
                 break;
             }
-            if slice.len() > left {
-                *slice = slice.slice(0, left);
-            }
+            slice.length = slice.len().min(left) as u16;
             left -= slice.len();
             kept += 1;
         }
@@ -407,15 +420,6 @@ impl Payload {
 
     /// Adds all bytes to a checksum.
     pub fn add_to(&self, sum: &mut Checksum) {
-        let mut buffer = [0; 512];
-        let mut offset = 0;
-        loop {
-            let count = self.read(offset, &mut buffer);
-            if count == 0 {
-                return;
-            }
-            sum.add(&buffer[..count]);
-            offset += count;
-        }
+        self.slices.iter().for_each(|slice| slice.add_to(sum));
     }
 }

@@ -53,7 +53,7 @@ pub fn head<'a>(
         sum.folded()
     } else {
         sum.add(&to[ip..ip + transport]);
-        add_slices(&mut sum, data);
+        data.iter().for_each(|slice| slice.add_to(&mut sum));
         // UDP's checksum of zero means that there is none (RFC 768).
         match sum.finish() {
             0 if head.protocol == header::UDP => u16::MAX,
@@ -98,21 +98,6 @@ fn transport<'a>(packet: &'a Packet, to: &mut [u8]) -> Result<(usize, Option<usi
             to[..header::LENGTH_TCP].copy_from_slice(&tcp.to_bytes());
             to[header::LENGTH_TCP..length].copy_from_slice(options);
             Ok((length, Some(16), &segment.payload))
-        }
-    }
-}
-
-fn add_slices(sum: &mut Checksum, slices: &[Slice]) {
-    let mut buffer = [0; 256];
-    for slice in slices {
-        let mut offset = 0;
-        loop {
-            let count = slice.read(offset, &mut buffer);
-            if count == 0 {
-                break;
-            }
-            sum.add(&buffer[..count]);
-            offset += count;
         }
     }
 }
@@ -183,8 +168,11 @@ fn parse_transport(header: &Header, mut payload: Payload, good: bool) -> Option<
             segment.window = tcp.window;
             segment.urgent = tcp.urgent;
             segment.options = options;
-            for slice in payload.into_slices() {
-                segment.payload.try_reserve(1).ok()?;
+            let mut slices = payload.into_slices();
+            if slices.len() > 1 {
+                segment.payload.try_reserve(slices.len()).ok()?;
+                segment.payload.extend(slices.drain(..));
+            } else if let Some(slice) = slices.pop() {
                 segment.payload.push(slice);
             }
             let ports = Ports { source: tcp.source, destination: tcp.destination };

@@ -201,7 +201,10 @@ impl PageCache {
     /// Returns the page if it is in memory now. Never sleeps.
     #[inline]
     pub fn peek(&self, index: u64) -> Option<Frame> {
-        let page = self.pages.lock().present(index).cloned();
+        let pages = self.pages.lock();
+        pages.note_use();
+        let page = pages.present(index).cloned();
+        drop(pages);
         match &self.in_place {
             Some(place) if page.is_none() => place.frame(index),
             _ => page,
@@ -212,6 +215,7 @@ impl PageCache {
     /// only once (fault-around). `found` must be short and never sleep.
     pub fn peek_range(&self, first: u64, count: u64, mut found: impl FnMut(u64, &Frame)) {
         let pages = self.pages.lock();
+        pages.note_use();
         for index in first..first.saturating_add(count) {
             if let Some(frame) = pages.present(index) {
                 found(index, frame);
@@ -263,6 +267,11 @@ impl PageCache {
             None if data => Err(Errno::ENXIO),
             None => Ok(size),
         }
+    }
+
+    /// Whether a page that can be read again was looked up since the last call.
+    pub fn was_used(&self) -> bool {
+        !self.is_memory() && self.pages.lock().take_use()
     }
 
     /// Drops up to `most` pages that can be read again and have no other user; returns how many.

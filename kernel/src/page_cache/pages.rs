@@ -5,6 +5,7 @@
 //! one hash, and only `SEEK_DATA` would use its order.
 
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::hash::BuildHasherDefault;
 
 use hashbrown::HashMap;
@@ -41,6 +42,8 @@ pub struct Pages {
     first: Chunk,
     others: HashMap<u64, Chunk, BuildHasherDefault<IndexHasher>>,
     count: usize,
+    /// Whether a page was looked up or put in since [`take_use`](Pages::take_use).
+    is_used: Cell<bool>,
 }
 
 fn place(index: u64) -> (u64, usize) {
@@ -73,9 +76,21 @@ impl Pages {
         self.count
     }
 
+    /// Notes that pages are used.
+    #[inline]
+    pub fn note_use(&self) {
+        self.is_used.set(true);
+    }
+
+    /// Returns whether pages were used since the last call.
+    pub fn take_use(&self) -> bool {
+        self.is_used.take()
+    }
+
     /// Returns the content of `index`.
     #[inline]
     pub fn get(&self, index: u64) -> Slot {
+        self.note_use();
         let (number, at) = place(index);
         match self.chunk(number) {
             Some(chunk) => match chunk.pages.get(at) {

@@ -16,6 +16,7 @@ use hayate_machine::sync::{Once, SpinLock};
 use super::cache::PageCache;
 use crate::reclaim;
 use crate::reclaim::growth::Grow;
+use crate::schedule;
 
 static PAGE_CACHES: SpinLock<Vec<Weak<PageCache>>> = SpinLock::new(Vec::new());
 
@@ -51,7 +52,31 @@ impl reclaim::Cache for Files {
     fn shrink(&self, most: usize) -> usize {
         pages(most)
     }
+
+    fn age(&self, is_idle: bool) -> bool {
+        let mut may_grow_old = false;
+        // One after the other: the list may be long, and a file may end while it is looked at.
+        for at in 0.. {
+            let Some(page_cache) = PAGE_CACHES.lock().get(at).map(Weak::upgrade) else { break };
+            let Some(page_cache) = page_cache else { continue };
+            if page_cache.was_used() {
+                may_grow_old = true;
+                continue;
+            }
+            while page_cache.reclaim(AT_ONCE) == AT_ONCE {
+                schedule::breathe();
+            }
+        }
+        // Small as they are, they lie in many places, and a single one keeps 2 MiB from the host.
+        if is_idle && let Some(drop_names) = DROP_NAMES.get() {
+            drop_names();
+        }
+        may_grow_old
+    }
 }
+
+/// The most pages that ageing frees under one lock: a few hundred microseconds.
+const AT_ONCE: usize = 4096;
 
 /// Registers both caches for reclaim when memory is exhausted; boot calls it once.
 pub fn init() {

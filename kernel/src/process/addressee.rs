@@ -60,6 +60,25 @@ impl Addressee for OneProcess {
     }
 }
 
+/// A process as long as it executes the same program: what a program asked for does not reach the
+/// next one (`notify_self_exec_id`, ipc/mqueue.c).
+struct OneProgram {
+    process: OneProcess,
+    /// [`Process::programs`] when it asked.
+    programs: u32,
+}
+
+impl Addressee for OneProgram {
+    fn number(&self) -> Option<i32> {
+        self.process.number()
+    }
+
+    fn send(&self, asker: Asker, info: Siginfo) -> Result<()> {
+        let now = self.process.0.upgrade().map(|process| process.programs());
+        if now == Some(self.programs) { self.process.send(asker, info) } else { Ok(()) }
+    }
+}
+
 struct Group(u32);
 
 impl Addressee for Group {
@@ -92,6 +111,12 @@ impl Directory for Everybody {
 
     fn caller(&self) -> Arc<dyn Addressee> {
         Arc::new(OneProcess(Arc::downgrade(&current().process)))
+    }
+
+    fn calling_program(&self) -> Arc<dyn Addressee> {
+        let process = &current().process;
+        let programs = process.programs();
+        Arc::new(OneProgram { process: OneProcess(Arc::downgrade(process)), programs })
     }
 
     fn asker(&self) -> Asker {

@@ -11,6 +11,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use hayate_abi::process::*;
+use hayate_abi::ptrace::PTRACE_EVENT_VFORK_DONE;
 use hayate_abi::signal::SignalStack;
 use hayate_abi::{Errno, Result};
 use hayate_machine::cpu;
@@ -23,8 +24,13 @@ use super::pidfd;
 use super::pids;
 use super::pids::Number;
 use super::record::{Inheritance, Process, notice};
+use super::seccomp;
 use super::signal::sets::is_signal;
+use super::templates;
+use super::templates::ChildNumbers;
 use super::thread::{Thread, ThreadName, ThreadParts, current};
+use super::tracing;
+use super::tracing::{link, stop};
 use super::transform::{Executed, Position};
 use crate::credentials::Capability;
 use crate::memory::Space;
@@ -65,6 +71,13 @@ impl CloneRequest {
         self.flags & flag != 0
     }
 
+    /// Where the child's number is written and cleared in its memory.
+    #[cold]
+    fn child_numbers(&self) -> ChildNumbers {
+        let told = |flag| if self.has(flag) { self.child_tid } else { 0 };
+        ChildNumbers { set: told(CLONE_CHILD_SETTID), clear: told(CLONE_CHILD_CLEARTID) }
+    }
+
     /// Fails with `EINVAL` for invalid combinations, and for what is not implemented: namespaces
     /// and control groups.
     fn check(&self) -> Result<()> {
@@ -80,17 +93,24 @@ impl CloneRequest {
 }
 
 /// Starts a thread or a process that continues like the current thread; returns its number.
-pub fn start(regs: &UserRegs, request: &CloneRequest) -> Result<u32> {
+pub fn start(regs: &mut UserRegs, request: &CloneRequest) -> Result<u32> {
     request.check()?;
     let parent = current();
-    if !request.has(CLONE_THREAD) && parent.has_signals() {
+    if !request.has(CLONE_THREAD)
+        && parent.has_signals()
+        && !tracing::stop::has_only_past_stop(&parent)
+    {
         return Err(Errno::ERESTARTNOINTR);
     }
     check_limit(&parent)?;
     crate::reclaim::leave_room()?;
     let number = Number::draw()?;
     let id = number.get();
-    let position = position_after(regs, request)?;
+    let mut position = position_after(regs, request)?;
+    let involved = parent.process.is_involved();
+    if involved {
+        stop::unstep(&parent, &mut position.regs);
+    }
     let space = space_for(&parent, request)?;
     let program = Executed::by(&parent);
     let (process, program_name) = if request.has(CLONE_THREAD) {
@@ -99,9 +119,15 @@ pub fn start(regs: &UserRegs, request: &CloneRequest) -> Result<u32> {
         new_process(&parent, request, id, program)?
     };
     let thread = new_thread(&parent, request, id, process, program_name, space, &position)?;
+    if request.has(CLONE_SYSVSEM) {
+        thread.traces.share_undo(&parent.traces);
+    }
     let fpu = fpu::fork().ok_or(Errno::ENOMEM)?;
     let execution = Execution::new_user(thread.clone(), &position.regs, fpu)?;
-    inherit_schedule(&execution);
+    inherit_schedule(&thread, &execution);
+    if parent.declared.is_there() && !request.has(CLONE_VM) {
+        templates::keep(&parent, &position, request.child_numbers())?;
+    }
     if request.has(CLONE_PARENT_SETTID) {
         // As in Linux, a bad address does not make the call fail.
         let _ = UserPtr::<u32>::new(request.parent_tid).write(&id);
@@ -112,25 +138,39 @@ pub fn start(regs: &UserRegs, request: &CloneRequest) -> Result<u32> {
     };
     thread.set_execution(Some(execution.clone()));
 
-    if let Err(error) = introduce(&parent, &thread, number, request) {
-        thread.set_execution(None);
-        if let Some(descriptor) = descriptor {
-            // It was open a moment ago. If another thread closed it, nothing is left to do.
-            let _ = parent.files().close(descriptor);
+    // One call of `introduce`, so that it stays a part of this function.
+    let followed = match involved {
+        true => link::follow(&parent, &thread, request.flags, request.exit_signal),
+        false => Ok(0),
+    };
+    let introduced =
+        followed.and_then(|event| introduce(&parent, &thread, number, request).map(|()| event));
+    let event = match introduced {
+        Ok(event) => event,
+        Err(error) => {
+            not_introduced(&parent, &thread, descriptor, involved);
+            return Err(error);
         }
-        return Err(error);
-    }
-    if thread.start_tid() != 0 || thread.process.notice() != 0 {
+    };
+    if thread.start_tid() != 0 || thread.process.notice() != 0 || involved {
         execution.interrupt();
     }
     if request.has(CLONE_VFORK) {
         schedule::start_here(&execution);
         drop(execution);
-        wait_for_space(&thread);
     } else if request.has(CLONE_THREAD) {
         schedule::start(&execution);
     } else {
         schedule::start_child(&execution);
+    }
+    if event != 0 {
+        stop::started(&parent, regs, event, id);
+    }
+    if request.has(CLONE_VFORK) {
+        wait_for_space(&thread);
+        if parent.process.is_involved() {
+            stop::started(&parent, regs, PTRACE_EVENT_VFORK_DONE, id);
+        }
     }
     Ok(id)
 }
@@ -286,12 +326,16 @@ fn position_after(regs: &UserRegs, request: &CloneRequest) -> Result<Position> {
     Ok(position)
 }
 
-fn inherit_schedule(execution: &Execution) {
+fn inherit_schedule(thread: &Thread, execution: &Execution) {
     let parent = schedule::current();
     if parent.packed_scheduling() != 0 {
         execution.set_scheduling(parent.scheduling().for_child());
         if !parent.may_read_tsc() {
             execution.starts_without_tsc();
+        }
+        if parent.is_guarded() {
+            seccomp::pass_on(thread);
+            execution.guard();
         }
     }
     if parent.affinity() != u64::MAX {
@@ -313,6 +357,10 @@ fn introduce(
         threads.make_room(1)?;
         threads.push(thread.clone());
         drop(threads);
+        if schedule::current().is_guarded() {
+            // Another thread may have given all of them filters since the first look.
+            guard_later(thread);
+        }
         number.to_thread(thread);
         return Ok(());
     }
@@ -335,6 +383,28 @@ fn introduce(
         return Err(Errno::ERESTARTNOINTR);
     }
     Ok(())
+}
+
+/// Undoes what was done for a thread that does not begin.
+#[cold]
+fn not_introduced(parent: &Thread, thread: &Thread, descriptor: Option<i32>, involved: bool) {
+    thread.set_execution(None);
+    if involved {
+        link::unfollow(thread);
+    }
+    if let Some(descriptor) = descriptor {
+        // It was open a moment ago. If another thread closed it, nothing is left to do.
+        let _ = parent.files().close(descriptor);
+    }
+}
+
+/// Gives a new thread the filters that its maker has got by now.
+#[cold]
+fn guard_later(thread: &Thread) {
+    seccomp::pass_on(thread);
+    if let Some(execution) = thread.execution() {
+        execution.guard();
+    }
 }
 
 /// Waits, as the parent of a vfork, until the child has its own space or has ended. Only the end of

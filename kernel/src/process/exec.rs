@@ -21,13 +21,13 @@ use super::record::{Process, Vectors, notice};
 use super::restart::Restart;
 use super::signal::{ActionTable, send};
 use super::thread::{Thread, name_of};
+use super::tracing::link;
 use super::transform::{Executed, Position, Running};
-use super::{access, futex, pids, timer};
+use super::{access, futex, left_space, pids, timer, tracing};
 use crate::credentials::Capability;
 use crate::memory;
 use crate::program;
 use crate::program::{Beginning, ExecRequest, Prepared, Strings};
-use crate::recycle::spaces;
 use crate::recycle::watch::Unwatched;
 use crate::schedule;
 use crate::schedule::Woken;
@@ -56,22 +56,32 @@ pub fn execute(
             files = own_files(thread).inspect_err(|_| send::kill(&thread.process))?;
         }
     }
-    if prepared.set_id && prepared.secure && may_be_misled(thread) {
-        // Another process began to share the directories since the program was prepared.
-        return Err(Errno::EAGAIN);
+    if prepared.set_id && prepared.secure {
+        // From here on only a tracer with privilege attaches.
+        let process = &thread.process;
+        let before = process.steady(|| process.dumpable.swap(0, Ordering::Relaxed));
+        if may_be_misled(thread) {
+            // Another process began to share the directories, or to trace the thread, since the
+            // program was prepared.
+            process.dumpable.store(before, Ordering::Relaxed);
+            return Err(Errno::EAGAIN);
+        }
     }
     commit(thread, regs, prepared, files, course);
     Ok(())
 }
 
 /// Whether another process can change the root, the working directory or the umask under a program
-/// that the thread executes. Such a program gains no rights by set-id bits, unless root executes it
-/// (`LSM_UNSAFE_SHARE` of `check_unsafe_exec`, fs/exec.c, and `cap_bprm_creds_from_file`,
-/// security/commoncap.c).
+/// that the thread executes, or traces the thread without privilege. Such a program gains no rights
+/// by set-id bits, unless root executes it (`LSM_UNSAFE_SHARE` and `LSM_UNSAFE_PTRACE` of
+/// `check_unsafe_exec`, fs/exec.c, and `cap_bprm_creds_from_file`, security/commoncap.c).
 #[cold]
 pub fn may_be_misled(thread: &Thread) -> bool {
     if thread.credentials().has(Capability::Setuid) {
         return false;
+    }
+    if thread.process.is_involved() && tracing::link::bars_privilege(thread) {
+        return true;
     }
     let Ok(directories) = thread.directories() else { return false };
     // One reference is the thread's, one is this function's. A call may hold another one for a
@@ -109,6 +119,9 @@ fn outlive_others(thread: &Thread) -> Result<()> {
     alone?;
     if thread.id() != process.id() {
         let own = thread.id();
+        if process.is_involved() {
+            tracing::link::takes_over(thread);
+        }
         thread.become_first();
         pids::release(own);
     }
@@ -161,6 +174,7 @@ fn commit(
     let program =
         Executed { executable: Some(executable), vectors: vectors(&stack), name: name_of(&name) };
     let (old_space, old_program) = process.steady(|| {
+        link::begin_program(process, &space);
         switch::begin_program(process, &space, set_id);
         process.dumpable.store(u32::from(!hidden), Ordering::Relaxed);
         access::conceal(thread, &old, &credentials);
@@ -168,7 +182,7 @@ fn commit(
         (running.change_space(space), running.change_program(program))
     });
     if let Some(old) = old_space {
-        spaces::release(old);
+        left_space::release(old);
     }
     leave_program_for_good(thread, files);
     drop(old_program);
@@ -184,6 +198,7 @@ fn commit(
             }
         }
         Course::Recorded(plan) => plan.begin(thread, vectors(&stack)),
+        Course::Template(begin) => begin.complete(&mut running),
     }
 }
 
@@ -238,7 +253,7 @@ pub fn leave_program_for_good(thread: &Thread, files: Option<Arc<FdTable>>) {
     *thread.signal_stack.lock() = SignalStack::default();
     *thread.restart.lock() = Restart::Nothing;
     timer::release_posix(process);
-    process.executed.store(true, Ordering::Relaxed);
+    process.count_program();
     fpu::reset();
 }
 
@@ -282,5 +297,5 @@ pub fn own_files(thread: &Thread) -> Result<Option<Arc<FdTable>>> {
     if Arc::strong_count(&files) <= own {
         return Ok(None);
     }
-    Ok(Some(Arc::new(files.fork()?)))
+    Ok(Some(Arc::new(files.unshare()?)))
 }

@@ -13,8 +13,7 @@ use hayate_machine::{info, power};
 use super::record::{Process, notice};
 use super::signal::stopping;
 use super::thread::{Thread, current};
-use super::{family, futex, job_control, pids, timer};
-use crate::recycle::spaces;
+use super::{family, futex, job_control, left_space, pids, timer, tracing};
 use crate::schedule;
 
 /// Ends the current thread, and its process if the thread is the last.
@@ -40,20 +39,20 @@ pub fn release_space() {
     release_memory(&current());
 }
 
-/// Ends the current thread if its process is to end or another thread executes a program.
-pub fn end_if_told(thread: &Thread) {
+/// The wait status with which the current thread is to end, since its process is to end or another
+/// thread executes a program.
+pub fn is_told(thread: &Thread) -> Option<i32> {
     let process = &thread.process;
     let raised = process.notice();
     if raised & (notice::EXIT | notice::ZOMBIE) != 0 {
-        let status = process.control.lock().exit.unwrap_or(0);
-        end_thread(status);
+        return Some(process.control.lock().exit.unwrap_or(0));
     }
-    if raised & notice::EXEC != 0 {
-        let me = schedule::current().id();
-        if process.control.lock().survivor.is_some_and(|survivor| survivor != me) {
-            end_thread(0);
-        }
+    if raised & notice::EXEC == 0 {
+        return None;
     }
+    let me = schedule::current().id();
+    let survivor = process.control.lock().survivor;
+    survivor.is_some_and(|survivor| survivor != me).then_some(0)
 }
 
 /// All of [`end_thread`] except the last step, so that its local references are dropped before
@@ -63,6 +62,7 @@ fn leave(status: i32) {
     let process = &thread.process;
     schedule::current().begin_end();
     release_memory(&thread);
+    thread.traces.end(|| process.id());
     thread.set_files(None);
     thread.set_directories(None);
 
@@ -90,15 +90,23 @@ fn leave(status: i32) {
             false
         }
     };
+    let is_shown = process.is_involved() && end_tracing(&thread, status, last);
     if last {
         end_of_process(process, status);
     } else {
-        if thread.id() != process.id() {
+        if thread.id() != process.id() && !is_shown {
             pids::release(thread.id());
         }
         stopping::tell_if_complete(process);
         process.child_events.wake_all();
     }
+}
+
+/// Ends what the thread traces, and tells its tracer. Returns whether its number stays in use.
+#[cold]
+fn end_tracing(thread: &Thread, status: i32, last: bool) -> bool {
+    tracing::link::tracer_ends(thread);
+    tracing::link::thread_ends(thread, status, last)
 }
 
 /// Gives the space back: wakes the waiters of futexes in it, then releases it.
@@ -127,7 +135,7 @@ fn release_memory(thread: &Thread) {
     thread.give_back();
     drop(space);
     if let Some(old) = old {
-        spaces::release(old);
+        left_space::release(old);
     }
 }
 

@@ -14,9 +14,10 @@ use hayate_abi::{Errno, Result};
 
 use super::job_control;
 use super::pids;
-use super::record::{DUMPED, Process, notice};
+use super::record::{Process, end_code, notice};
 use super::signal::send;
 use super::signal::send::about_child;
+use super::tracing::report;
 
 /// Makes a new process, whose parent is set already, a child of that parent. Fails with `EAGAIN` if
 /// the parent is ending.
@@ -68,7 +69,7 @@ fn hand_over(from: &Arc<Process>, orphan: Arc<Process>) {
     orphan.parent_id.store(reaper.id(), Ordering::Relaxed);
     orphan.maker.store(0, Ordering::Relaxed);
     let old = link.replace(reaper.clone());
-    let ended = orphan.is_zombie();
+    let ended = orphan.notice() & (notice::ZOMBIE | notice::HELD) == notice::ZOMBIE;
     // A child cannot choose the signal that a reaper gets (`reparent_leader`, kernel/exit.c).
     orphan.exit_signal.store(SIGCHLD, Ordering::Relaxed);
     let vanishes = ended && tell_end(&orphan, &reaper);
@@ -106,6 +107,9 @@ fn nearest_reaper(process: &Arc<Process>) -> Arc<Process> {
 /// children: the caller must then remove the process with [`release`].
 pub fn end(process: &Arc<Process>) -> Option<Arc<Process>> {
     let link = process.parent.lock();
+    if process.is_involved() && end_traced(process, link.as_ref()) {
+        return None;
+    }
     // Set both bits at once: a parent that ignores its children must not find one to wait for.
     let vanishes = link.as_ref().is_some_and(|parent| is_ignored_by(process, parent));
     process.raise_notice(notice::ZOMBIE | if vanishes { notice::VANISHING } else { 0 });
@@ -114,6 +118,51 @@ pub fn end(process: &Arc<Process>) -> Option<Arc<Process>> {
     let parent = link.as_ref()?;
     tell_end(process, parent);
     vanishes.then(|| parent.clone())
+}
+
+/// As [`end`] for a process that may be traced: a tracer waits for it first, and one that is also
+/// the parent gets to wait for it even if it ignores its children. `false`: it is not traced.
+#[cold]
+fn end_traced(process: &Arc<Process>, parent: Option<&Arc<Process>>) -> bool {
+    let held = report::holds(process, parent);
+    let Some(parent) = parent.filter(|parent| held || report::traces_first(parent, process)) else {
+        return false;
+    };
+    process.raise_notice(notice::ZOMBIE | if held { notice::HELD } else { 0 });
+    process.signal_events.wake_all();
+    if held {
+        report::tell_end(process);
+    } else {
+        tell_end(process, parent);
+    }
+    true
+}
+
+/// Shows an ended process to its parent, if no tracer has to wait for it any more.
+pub fn unhold(process: &Arc<Process>) {
+    if process.notice() & notice::HELD == 0 {
+        return;
+    }
+    let vanished = {
+        let link = process.parent.lock();
+        if process.notice() & notice::HELD == 0 || report::holds(process, link.as_ref()) {
+            return;
+        }
+        let traced = link.as_ref().is_some_and(|parent| report::traces_first(parent, process));
+        let vanishes =
+            !traced && link.as_ref().is_some_and(|parent| is_ignored_by(process, parent));
+        if vanishes {
+            process.raise_notice(notice::VANISHING);
+        }
+        process.clear_notice(notice::HELD);
+        if let Some(parent) = link.as_ref() {
+            tell_end(process, parent);
+        }
+        link.clone().filter(|_| vanishes)
+    };
+    if let Some(parent) = vanished {
+        release(&parent, process);
+    }
 }
 
 /// Whether `parent` lets the child vanish when it ends (SIGCHLD ignored, or SA_NOCLDWAIT).
@@ -132,14 +181,10 @@ fn tell_end(child: &Process, parent: &Arc<Process>) -> bool {
     // before it is unblocked (`sig_ignored`).
     let unheard = signal == SIGCHLD
         && actions.ignores(SIGCHLD)
-        && parent.blocked_by_all() & bit(SIGCHLD) == 0;
+        && parent.blocked_by_all() & bit(SIGCHLD) == 0
+        && !parent.is_involved();
     if signal != 0 && !unheard {
-        let status = child.exit_status.load(Ordering::Relaxed);
-        let (code, value) = match status & 0x7f {
-            0 => (CLD_EXITED, status >> 8 & 0xff),
-            killer if status & DUMPED != 0 => (CLD_DUMPED, killer),
-            killer => (CLD_KILLED, killer),
-        };
+        let (code, value) = end_code(child.exit_status.load(Ordering::Relaxed));
         let mut info = about_child(child, code, value);
         info.si_signo = signal as i32;
         let _ = send::to_process(parent, info);
@@ -178,6 +223,9 @@ pub fn release(parent: &Process, child: &Arc<Process>) {
 /// Removes an ended process: frees its number and drops its record.
 pub(super) fn bury(child: Arc<Process>) {
     let id = child.id();
+    if child.is_involved() {
+        report::forget(&child);
+    }
     // The last thread is still in the list, for queries about the zombie.
     let threads = core::mem::take(&mut *child.threads.lock());
     let parent = child.parent.lock().take();

@@ -10,7 +10,7 @@ use hayate_machine::trap::{FaultCode, FaultOutcome, PageFault, UserRegs};
 use super::images::recording;
 use super::signal::send;
 use super::thread::{Trap, current, try_current};
-use super::{images, victim};
+use super::{images, tracing, victim};
 
 use crate::memory::{FaultResult, Touch, handle_fault};
 use crate::reclaim;
@@ -99,11 +99,18 @@ pub fn exception(vector: u8, error: u64, regs: &mut UserRegs) {
         }
         return;
     }
+    let mut code = TRAP_TRACE;
+    if vector == 1 {
+        match tracing::stop::debug_exception(&thread, regs) {
+            Some(kind) => code = kind,
+            None => return,
+        }
+    }
     thread.set_trap(Trap { number: u64::from(vector), error, address: 0 });
     let at = |signal, code| Siginfo::from_fault(signal, code, regs.rip);
     let info = match vector {
         0 => at(SIGFPE, FPE_INTDIV),
-        1 => at(SIGTRAP, TRAP_TRACE),
+        1 => at(SIGTRAP, code),
         3 => Siginfo::new(SIGTRAP, SI_KERNEL),
         6 => at(SIGILL, ILL_ILLOPN),
         10..=12 => Siginfo::new(SIGBUS, SI_KERNEL),

@@ -13,15 +13,19 @@
 //! | [`identity`], [`limits`], [`usage`], [`restart`] | names, limits, consumption, interrupted sleeps |
 //! | [`signal`]: `sets`, `queue`, `actions`, `stop` | what a process and a thread have for signals |
 //! | [`session`], [`timers`] | a session and its terminal, the record of a process's timers |
+//! | [`seccomp`]: `notices`, `chain` | the filters of a thread's system calls |
 //! | [`record`], [`thread`] | the process, the thread |
 //! | [`pids`], [`held`], [`pidfd`] | the table of numbers, descriptors of parts and of processes |
 //! | [`access`] | which processes may look into a process |
+//! | [`tracing`] | who traces whom, what a tracer sees, stops (also below signals and families) |
 //! | [`signal`]: `send`, `stopping` | sending signals, stopping |
 //! | [`timer`], [`cpu_time`], [`scheduled`] | timers, those on processor time, ticks and switches |
+//! | [`seccomp`]: `judge`, `listener`, `install` | what filters do to a call, who is asked, giving filters |
 //! | [`signal`]: `take`, `frame`, [`signalfd`](signal::signalfd) | taking signals |
 //! | [`job_control`], [`family`], [`wait`] | groups and terminals, parents and children, waiting |
 //! | [`futex`], [`dump`], [`victim`] | waiting for a word in memory, core files, the end for memory |
 //! | [`transform`] | changing the program, the position and the space of a process |
+//! | [`templates`] | programs that declare themselves ready, kept, where starts begin |
 //! | [`images`] | programs after their start-up, kept, where the next start begins |
 //! | [`exit`], [`exec`], [`clone`], [`first`] | end, exec, start, the first start |
 //! | [`signal`]: `deliver`, [`fault`] | signals and exceptions on the way from and to a program |
@@ -52,6 +56,7 @@ pub mod held;
 pub mod identity;
 pub mod images;
 pub mod job_control;
+mod left_space;
 pub mod limits;
 pub mod pidfd;
 pub mod pids;
@@ -59,14 +64,18 @@ pub mod record;
 pub mod resources;
 mod restart;
 mod scheduled;
+pub mod seccomp;
 pub mod session;
 pub mod signal;
 pub mod starts;
+pub mod templates;
 pub mod thread;
 pub mod timer;
 mod timers;
+pub mod tracing;
 pub mod transform;
 pub mod usage;
+mod user_registers;
 mod victim;
 pub mod wait;
 
@@ -91,5 +100,7 @@ pub fn init() {
     hayate_machine::frames::keep_for_administrators(thread::is_administrator_here);
     addressee::init();
     resources::register();
+    seccomp::init();
     images::init();
+    templates::init();
 }

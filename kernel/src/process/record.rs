@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::process::{RLIM_INFINITY, RLIMIT_CPU};
-use hayate_abi::signal::{SIGKILL, Siginfo, SignalSet};
+use hayate_abi::signal::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SIGKILL, Siginfo, SignalSet};
 use hayate_machine::sync::SpinLock;
 use intrusive_collections::{LinkedList, LinkedListAtomicLink, linked_list};
 use smallvec::SmallVec;
@@ -40,10 +40,21 @@ pub mod notice {
     pub const DUMP: u32 = 32;
     /// The core file is not to be finished.
     pub const CUT: u32 = 64;
+    /// It has ended, and its parent may not wait for it before a tracer has (`super::tracing`).
+    pub const HELD: u32 = 128;
 }
 
 /// The bit of a wait status that tells of a core file (`WCOREDUMP`).
 pub const DUMPED: i32 = 0x80;
+
+/// A wait status as code and value of `waitid(2)` and of `SIGCHLD`.
+pub fn end_code(status: i32) -> (i32, i32) {
+    match status & 0x7f {
+        0 => (CLD_EXITED, status >> 8 & 0xff),
+        killer if status & DUMPED != 0 => (CLD_DUMPED, killer),
+        killer => (CLD_KILLED, killer),
+    }
+}
 
 /// The progress of a process from one state to another; under one lock because the steps depend on
 /// each other.
@@ -179,12 +190,14 @@ pub struct Process {
     pub dump_filter: AtomicU32,
     /// `/proc/PID/oom_score_adj`.
     pub oom_score_adjust: AtomicI32,
-    /// Whether the process has executed a program since it was forked (used by `setpgid(2)`).
-    pub executed: AtomicBool,
+    /// The number of programs that the process has executed since it was forked.
+    programs: AtomicU32,
     /// Programs that it executes start in supervisor mode (see [`crate::supervisor::switch`]).
     pub keeps_mode: AtomicBool,
     /// How often its mode was switched.
     pub mode_switches: AtomicU64,
+    /// See [`Process::is_involved`].
+    involved: AtomicBool,
 }
 
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
@@ -258,9 +271,10 @@ impl Process {
             dumpable: AtomicU32::new(from.dumpable),
             dump_filter: AtomicU32::new(from.dump_filter),
             oom_score_adjust: AtomicI32::new(from.oom_score_adjust),
-            executed: AtomicBool::new(false),
+            programs: AtomicU32::new(0),
             keeps_mode: AtomicBool::new(from.keeps_mode),
             mode_switches: AtomicU64::new(0),
+            involved: AtomicBool::new(false),
         }
     }
 
@@ -273,6 +287,17 @@ impl Process {
     /// A number that no other process ever has.
     pub fn serial(&self) -> u64 {
         self.serial
+    }
+
+    /// The number of programs that it has executed since it was forked.
+    pub fn programs(&self) -> u32 {
+        self.programs.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it executes another program. For its only thread.
+    pub(super) fn count_program(&self) {
+        // No other thread writes it: a locked instruction would cost more.
+        self.programs.store(self.programs().wrapping_add(1), Ordering::Relaxed);
     }
 
     /// The number of its parent; 0 for the first process.
@@ -332,6 +357,17 @@ impl Process {
         self.notice.fetch_and(!bits, Ordering::SeqCst);
     }
 
+    /// Whether a thread of it has ever traced another one or been traced.
+    #[inline(always)]
+    pub fn is_involved(&self) -> bool {
+        self.involved.load(Ordering::SeqCst)
+    }
+
+    /// Notes that a thread of it is about to trace or to be traced.
+    pub(super) fn involve(&self) {
+        self.involved.store(true, Ordering::SeqCst);
+    }
+
     /// Whether the process is to end or has ended.
     #[inline]
     pub fn is_exiting(&self) -> bool {
@@ -351,7 +387,7 @@ impl Process {
 
     /// Whether it has ended and its parent may wait for it.
     pub fn is_waitable(&self) -> bool {
-        self.notice() & (notice::ZOMBIE | notice::VANISHING) == notice::ZOMBIE
+        self.notice() & (notice::ZOMBIE | notice::VANISHING | notice::HELD) == notice::ZOMBIE
     }
 
     /// Its signal actions.

@@ -29,13 +29,14 @@ use hayate_machine::cpu;
 use hayate_machine::paging::{Page, PageKind};
 use hayate_machine::sync::SpinLock;
 use hayate_machine::trap::{FaultOutcome, PageFault, UserRegs};
-use hayate_start_account::{Account, Fault, Moment, Runner, Stage, Start};
+use hayate_recycler::KeptKinds;
+use hayate_start_account::{Account, Began, Fault, Image, Moment, Runner, Stage, Start};
 
 use super::thread::{Thread, current, try_current};
 use super::{fault, pids};
 use crate::reclaim::growth::Grow;
 use crate::recycle::watch::{Pages, StartPart, Watch};
-use crate::recycle::{ResourceCounts, ResourceKind, statistics};
+use crate::recycle::{Policy, ResourceCounts, ResourceKind, policy, statistics};
 use crate::schedule;
 use crate::schedule::{Execution, time};
 
@@ -65,6 +66,9 @@ struct Course {
     /// Set at its first mark.
     child: Option<Arc<Execution>>,
     program: String,
+    /// Of the first program that it executed.
+    began: Began,
+    image: Image,
     executed: u64,
     /// The program's first instruction, if a dynamic linker runs before it.
     entry: Option<usize>,
@@ -82,8 +86,8 @@ pub fn is_wanted() -> bool {
     hayate_machine::boot::option("trace") == Some("starts")
 }
 
-/// Measures the starts that the current process makes from now on, and no others. Discards earlier
-/// results.
+/// Measures the starts that the current process makes from now on, and no others; they begin at no
+/// image. Discards earlier results.
 ///
 /// # Errors
 /// `EOPNOTSUPP` without `trace=starts`.
@@ -91,6 +95,7 @@ pub fn watch() -> Result<()> {
     if !is_wanted() {
         return Err(Errno::EOPNOTSUPP);
     }
+    policy::set(Policy::new(policy::get().keep().difference(KeptKinds::IMAGE)));
     let mut state = STATE.lock();
     let old = (state.going_on.take(), core::mem::take(&mut state.finished));
     CHILD.store(0, Relaxed);
@@ -98,6 +103,23 @@ pub fn watch() -> Result<()> {
     drop(state);
     drop(old);
     Ok(())
+}
+
+/// Lets starts begin at images from now on.
+///
+/// # Errors
+/// `EOPNOTSUPP` without `trace=starts`, and where the policy is to keep nothing.
+pub fn allow_images() -> Result<()> {
+    if !is_wanted() || policy::get() == Policy::NONE {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    policy::set(Policy::new(policy::get().keep().union(KeptKinds::IMAGE)));
+    Ok(())
+}
+
+/// Whether the current process is the one whose starts are measured.
+pub fn is_watcher() -> bool {
+    current().process.id() == PARENT.load(Relaxed)
 }
 
 /// Calls `out` with each finished start.
@@ -204,6 +226,8 @@ pub fn begins() {
         parent,
         child: None,
         program: String::new(),
+        began: Began::default(),
+        image: Image::default(),
         executed: 0,
         entry: None,
         linked: false,
@@ -249,6 +273,8 @@ pub fn waited() {
     let start = Start {
         program: course.program,
         pid: child,
+        began: course.began,
+        image: course.image,
         executed: course.executed,
         linked: course.linked,
         hertz: time::tsc_hz(),
@@ -320,6 +346,20 @@ pub fn returns(call: Call, before: Stage, failed: bool) {
             course.account.back(before.own());
         }
     });
+}
+
+/// Whether the new process, which has executed a program, is to end before its first instruction.
+pub fn ends_at_once() -> bool {
+    current().process.is_exiting()
+}
+
+/// The time that the measurement itself has taken since the start that is measured began, in
+/// nanoseconds, if it is the current thread's.
+pub fn aside() -> u64 {
+    if role() != Role::Child {
+        return 0;
+    }
+    STATE.lock().going_on.as_ref().map_or(0, |course| course.account.tracing())
 }
 
 /// Handles a page fault like [`fault::page_fault`], and measures it.
@@ -410,9 +450,13 @@ pub fn attend(attend: impl FnOnce()) {
     if role() != Role::Child {
         return attend();
     }
-    let before = mark(Runner::Child, |course| course.account.enter(StartPart::Interrupts));
+    let before = mark(Runner::Child, |course| {
+        // A process that ends at once at an image ends here.
+        let ends = course.stage == Stage::Exit;
+        (!ends).then(|| course.account.enter(StartPart::Interrupts))
+    });
     attend();
-    if let Some(before) = before {
+    if let Some(before) = before.flatten() {
         mark(Runner::Child, |course| course.account.back(before));
     }
 }
@@ -425,11 +469,26 @@ impl Watch for Watched {
         mark(Runner::Child, |course| course.account.enter(part));
     }
 
-    fn attached(path: &[u8], entry: usize, linked: bool) {
+    fn begins(path: &[u8], how: impl FnOnce() -> (Began, Image)) {
+        if mark(Runner::Child, |_| ()).is_none() {
+            return;
+        }
+        // Without the lock: this asks other tables. Its time is the accounting's.
+        let (began, image) = how();
+        let mut state = STATE.lock();
+        let Some(course) = &mut state.going_on else { return };
+        if course.executed == 0 {
+            course.program = String::from_utf8_lossy(path).into_owned();
+            course.began = began;
+            course.image = image;
+        }
+        // A program that begins at an image has its dynamic linker behind it.
+        course.entry = None;
+        course.account.skip(time::monotonic_ns(), Runner::Child);
+    }
+
+    fn attached(entry: usize, linked: bool) {
         mark(Runner::Child, |course| {
-            if course.program.is_empty() {
-                course.program = String::from_utf8_lossy(path).into_owned();
-            }
             course.entry = linked.then_some(entry);
         });
     }

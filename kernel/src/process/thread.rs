@@ -14,16 +14,20 @@ use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
 use hayate_machine::context::{ObjectCell, Principal};
 use hayate_machine::cpu::{self, Local, OfObject, OfPrincipal};
-use hayate_machine::sync::SpinLock;
+use hayate_machine::sync::{Once, SpinLock};
 
 use smallvec::SmallVec;
 
 use super::record::Process;
 use super::restart::Restart;
+use super::seccomp::State;
 use super::signal::queue::Queue;
 use super::signal::sets::UNBLOCKABLE;
+use super::templates::declaration::Declaration;
 use super::usage::{Counters, Usage};
 use crate::credentials::{Capability, Credentials};
+use crate::ipc::actor::Actor;
+use crate::ipc::sysv::traces::Traces;
 use crate::memory;
 use crate::memory::Space;
 use crate::schedule;
@@ -125,12 +129,18 @@ pub struct Thread {
     pub parent_death_signal: AtomicU32,
     /// Programs executed from here gain no privilege (`PR_SET_NO_NEW_PRIVS`).
     pub no_new_privileges: AtomicBool,
+    /// Its filters of system calls; without any until it gets one.
+    pub filters: Once<Arc<State>>,
     /// `personality(2)`.
     pub personality: AtomicU32,
     /// How late timers of this thread may expire, in nanoseconds (`PR_SET_TIMERSLACK`).
     pub timer_slack: AtomicU64,
     /// The value that setting `timer_slack` to 0 restores: the one the thread started with.
     pub default_timer_slack: u64,
+    /// What it has declared about the template that its next fork makes.
+    pub declared: Declaration,
+    /// What it has done with System V objects.
+    pub traces: Traces,
     /// Counts of its reads and writes.
     pub moved: Counters,
     /// How it was scheduled when it ended, in packed form.
@@ -214,9 +224,12 @@ impl Thread {
             given_back: WaitQueue::new(),
             parent_death_signal: AtomicU32::new(0),
             no_new_privileges: AtomicBool::new(parts.no_new_privileges),
+            filters: Once::new(),
             personality: AtomicU32::new(parts.personality),
             timer_slack: AtomicU64::new(parts.timer_slack),
             default_timer_slack: parts.timer_slack,
+            declared: Declaration::default(),
+            traces: Traces::default(),
             moved: Counters::default(),
             last_scheduling: AtomicU64::new(0),
             started: schedule::time::monotonic_ns(),
@@ -260,6 +273,11 @@ impl Thread {
     pub fn identity(&self) -> Ucred {
         let credentials = self.credentials();
         Ucred { pid: self.process.id() as i32, uid: credentials.euid, gid: credentials.egid }
+    }
+
+    /// Itself as objects of System V and POSIX see it.
+    pub fn actor(&self) -> Actor {
+        Actor { credentials: self.credentials(), process: self.process.id() }
     }
 
     /// Its execution; `None` before it starts and after it ended.
@@ -369,7 +387,7 @@ impl Thread {
         let files = self.files();
         // One reference is the thread's, one is this function's.
         if Arc::strong_count(&files) > 2 {
-            self.set_files(Some(Arc::new(files.fork()?)));
+            self.set_files(Some(Arc::new(files.unshare()?)));
         }
         Ok(())
     }
@@ -478,6 +496,27 @@ impl Thread {
         if newly != 0 {
             self.process.interrupt_one(newly);
         }
+    }
+
+    /// The mask as its tracer sees it: that which a call that replaced it restores, if it does.
+    pub fn shown_mask(&self) -> SignalSet {
+        if self.mask_is_saved.load(Ordering::Relaxed) {
+            self.saved_mask.load(Ordering::Relaxed)
+        } else {
+            self.blocked()
+        }
+    }
+
+    /// Sets the mask of a thread that is in a stop of its tracing; when it goes on, it looks for
+    /// signals.
+    pub fn set_mask_in_stop(&self, mask: SignalSet) {
+        self.mask_is_saved.store(false, Ordering::Relaxed);
+        self.set_blocked_quietly(mask);
+        let pending = !mask & self.process.queue.mask();
+        if pending != 0 {
+            self.process.interrupt_one(pending);
+        }
+        self.interrupt();
     }
 
     pub(super) fn set_blocked_quietly(&self, mask: SignalSet) {

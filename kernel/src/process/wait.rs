@@ -9,8 +9,11 @@ use hayate_abi::{Errno, Result};
 
 use super::family;
 use super::family::bury;
-use super::record::{DUMPED, Process};
+use super::record::{Process, end_code};
 use super::signal::stop::StopChange;
+use super::thread::Thread;
+use super::tracing;
+use super::tracing::report::{Change, Found};
 use super::usage::Usage;
 use crate::schedule;
 use crate::schedule::Woken;
@@ -121,7 +124,7 @@ fn look(parent: &Arc<Process>, which: WaitFor, options: u32) -> Option<Result<Op
         let stops = options & WSTOPPED != 0;
         let continues = options & WCONTINUED != 0;
         if (stops || continues)
-            && let Some(change) = child.untold_change(stops, continues, keep)
+            && let Some(change) = change_of(parent, child, (stops, continues), keep)
         {
             let report = report_change(child, change);
             drop(children);
@@ -131,6 +134,13 @@ fn look(parent: &Arc<Process>, which: WaitFor, options: u32) -> Option<Result<Op
     }
     let Some(child) = ended else {
         drop(children);
+        if parent.is_involved() {
+            let (found, traces) = look_at_traced(parent, which, options);
+            any |= traces;
+            if found.is_some() {
+                return Some(Ok(found));
+            }
+        }
         return if !any {
             Some(Err(Errno::ECHILD))
         } else if options & WNOHANG != 0 {
@@ -146,6 +156,11 @@ fn look(parent: &Arc<Process>, which: WaitFor, options: u32) -> Option<Result<Op
     let taken = children.remove(&child);
     drop(children);
     drop(taken);
+    Some(Ok(Some(reap(parent, child))))
+}
+
+/// Buries an ended child, which is on no list any more; what it consumed is the parent's.
+fn reap(parent: &Process, child: Arc<Process>) -> Report {
     let report = report_end(&child);
     parent.children_usage.lock().add(&report.usage);
     let moved = *child.moved.lock();
@@ -153,16 +168,64 @@ fn look(parent: &Arc<Process>, which: WaitFor, options: u32) -> Option<Result<Op
         parent.moved.lock().add(&moved);
     }
     bury(child);
-    Some(Ok(Some(report)))
+    report
+}
+
+/// The change of a child that is not reported yet. The stops of one that the parent itself traces
+/// are those of its threads.
+fn change_of(
+    parent: &Process,
+    child: &Process,
+    (stops, continues): (bool, bool),
+    keep: bool,
+) -> Option<StopChange> {
+    let traced = parent.is_involved() && tracing::report::traces_first(parent, child);
+    child.untold_change(stops && !traced, continues, keep)
+}
+
+/// Looks at the threads that the process traces. The second value: whether there are any to wait
+/// for.
+#[cold]
+fn look_at_traced(caller: &Arc<Process>, which: WaitFor, options: u32) -> (Option<Report>, bool) {
+    let matches = |thread: &Thread| match which {
+        WaitFor::Any => true,
+        WaitFor::Process(id) => thread.id() == id,
+        WaitFor::Group(group) => thread.process().group() == group,
+    };
+    let (found, any) = tracing::report::look(caller, options, matches);
+    let Some(Found { tracee, change }) = found else { return (None, any) };
+    let thread = &tracee.thread;
+    let process = thread.process();
+    let report = |status, (code, value)| Report {
+        pid: thread.id(),
+        uid: thread.credentials().uid,
+        status,
+        code,
+        value,
+        usage: process.usage(),
+    };
+    let report = match change {
+        Change::Stopped(code) => report((code << 8 | 0x7f) as i32, (CLD_TRAPPED, code as i32)),
+        Change::Ended(status) => report(status, end_code(status)),
+        Change::Process(is_child) => {
+            let taken = (is_child && options & WNOWAIT == 0)
+                .then(|| caller.children.lock().remove(process))
+                .flatten();
+            match taken {
+                Some(child) => reap(caller, child),
+                None => report_end(process),
+            }
+        }
+    };
+    if !matches!(change, Change::Stopped(_)) && options & WNOWAIT == 0 {
+        tracing::link::settle(&tracee);
+    }
+    (Some(report), true)
 }
 
 fn report_end(child: &Process) -> Report {
     let status = child.exit_status.load(Ordering::Relaxed);
-    let (code, value) = match status & 0x7f {
-        0 => (CLD_EXITED, status >> 8 & 0xff),
-        killer if status & DUMPED != 0 => (CLD_DUMPED, killer),
-        killer => (CLD_KILLED, killer),
-    };
+    let (code, value) = end_code(status);
     let mut usage = child.children_usage();
     usage.add(&child.ended_usage.lock());
     Report { pid: child.id(), uid: real_user(child), status, code, value, usage }

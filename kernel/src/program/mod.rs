@@ -444,7 +444,7 @@ pub fn prepare<W: Watch>(
     let layout = fixed.flatten().unwrap_or_else(|| layout(&request.limits, request.randomise));
     let (space, attached) =
         program.space_with_segments::<W>(key.as_ref(), request.limits, layout)?;
-    W::attached(request.path, attached.program.entry, attached.interpreter != 0);
+    W::attached(attached.program.entry, attached.interpreter != 0);
     W::enter(StartPart::Stack);
     let strings = (&arguments, &request.environment);
     let stack =

@@ -158,7 +158,7 @@ impl Strings {
     }
 
     /// The strings without their NULs.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
         let mut rest = self.bytes.as_slice();
         core::iter::from_fn(move || {
             let (text, behind) = rest.split_at_checked(nul(rest)?)?;

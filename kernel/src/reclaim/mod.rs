@@ -4,7 +4,8 @@
 //! does so before it refuses). Then kept resources are dropped, the oldest first
 //! ([`register_kept`]). Then caches shrink, in the order of registration ([`Cache`]): pages of
 //! files that can be read again and are not mapped, names. Then the objects that the heap caches
-//! for this processor are freed. If all that frees nothing, the caller gets `ENOMEM` or, at a
+//! for this processor are freed, and at last comes back what the host has ([`register_last`]). If
+//! all that frees nothing, the caller gets `ENOMEM` or, at a
 //! fault, its process is killed. No other process is killed for it, unless the caller is the first
 //! process (`process::victim`).
 //!
@@ -38,6 +39,14 @@ const BATCH: usize = 64;
 pub trait Cache: Send + Sync {
     /// Frees at most about `most` pages. Zero: there is nothing to free.
     fn shrink(&self, most: usize) -> usize;
+
+    /// Frees what nobody used since the last call; in an idle machine also that of which nobody
+    /// knows when it was used. Sleeps in between if that is much. Returns whether something was
+    /// used, so that a later call may free it.
+    fn age(&self, is_idle: bool) -> bool {
+        let _ = is_idle;
+        false
+    }
 }
 
 /// The most caches.
@@ -63,6 +72,26 @@ pub fn register_kept(kept: &'static dyn Cache) {
     KEPT.call_once(|| kept);
 }
 
+/// What the host has of the machine's memory, given up after all caches.
+static LAST: Once<&'static dyn Cache> = Once::new();
+
+/// Registers what gets memory back from the host; later calls change nothing.
+pub fn register_last(last: &'static dyn Cache) {
+    LAST.call_once(|| last);
+}
+
+/// Frees what is cached and was not used since the last call ([`Cache::age`]). Returns whether
+/// something was used, so that a later call may free it. Call it without locks.
+pub fn age(is_idle: bool) -> bool {
+    let caches = CACHES.lock().clone();
+    let mut may_grow_old = false;
+    for cache in caches {
+        may_grow_old |= cache.age(is_idle);
+    }
+    heap::trim();
+    may_grow_old
+}
+
 /// Frees some memory; returns false if nothing is left to free. Call it without spin locks.
 #[cold]
 pub fn relieve() -> bool {
@@ -70,6 +99,11 @@ pub fn relieve() -> bool {
     if self::refusal::is_refusing() {
         return false;
     }
+    give_up() || LAST.get().is_some_and(|last| last.shrink(BATCH) > 0)
+}
+
+/// Like [`relieve`], without what the host has.
+pub fn give_up() -> bool {
     // Counted first: what the search itself takes from the heap and gives back is no progress. It
     // was taken for progress once, and a call for room never ended.
     let before = frames::counts().free;

@@ -28,6 +28,7 @@ use machine::sync::SpinLock;
 
 use super::per_cpu_pool::own_first;
 use super::{policy, pools, statistics};
+use crate::memory::attachments;
 use crate::memory::layout::Layout;
 use crate::memory::limits::Limits;
 use crate::memory::page::PAGE;
@@ -131,6 +132,9 @@ impl Space {
         let mut guard = self.table.lock();
         let (inner, mut edit) = guard.parts();
         edit.clear();
+        if inner.has_segments {
+            attachments::note_ended(inner);
+        }
         let layout = inner.layout;
         core::mem::replace(inner, Inner::empty(layout))
     }
@@ -167,6 +171,10 @@ impl pools::AnyPool for Spaces {
 
     fn oldest(&self) -> Option<u64> {
         PARTS.iter().any(|part| !part.lock().is_empty()).then_some(0)
+    }
+
+    fn knows_ages(&self) -> bool {
+        false
     }
 
     fn drop_oldest(&self) -> Option<usize> {

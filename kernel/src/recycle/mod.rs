@@ -10,6 +10,7 @@
 //! | [`programs`] | what exec found out about an executable |
 //! | [`spaces`] | a space with its program in it, for the next start of that program |
 //! | [`empty_spaces`] | a space with nothing in it, for any process |
+//! | [`heirs`] | a space in which a start from an image ran, in the image's state again |
 //! | [`regions`] | the pages of a region without their space |
 //! | [`stacks`] | the kernel stacks of threads |
 //!
@@ -42,6 +43,7 @@
 //! Lock order: the list of pools is a leaf; each pool's lock belongs to its module.
 
 pub mod empty_spaces;
+pub mod heirs;
 pub mod per_cpu_pool;
 pub mod policy;
 pub mod pools;

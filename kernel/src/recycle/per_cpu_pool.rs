@@ -54,6 +54,9 @@ pub trait Resource: Send + Sized + 'static {
     /// When it was stored or made (monotonic clock, nanoseconds).
     fn since(&self) -> u64;
 
+    /// Whether [`since`](Self::since) is when it was last used: not if takers share it.
+    const KNOWS_AGES: bool = true;
+
     /// Whether it must be dropped before the page cache with this number is deleted.
     fn refers_to(&self, key: &Self::Key, page_cache: u64) -> bool;
 }
@@ -175,6 +178,10 @@ impl<V: Resource> pools::AnyPool for PerCpuPool<V> {
 
     fn oldest(&self) -> Option<u64> {
         self.parts.iter().filter_map(oldest).min()
+    }
+
+    fn knows_ages(&self) -> bool {
+        V::KNOWS_AGES
     }
 
     fn drop_oldest(&self) -> Option<usize> {

@@ -31,6 +31,17 @@ pub trait AnyPool: Send + Sync {
     /// When its oldest resource was stored (monotonic clock, nanoseconds); `None` if it is empty.
     fn oldest(&self) -> Option<u64>;
 
+    /// Whether [`oldest`](Self::oldest) tells when the resource was last used.
+    fn knows_ages(&self) -> bool {
+        true
+    }
+
+    /// For how many periods a resource is kept that nobody uses ([`drop_unused`]): more where it is
+    /// worth more.
+    fn patience(&self) -> u64 {
+        1
+    }
+
     /// Drops its oldest resource; returns the bytes that took, `None` if the pool is empty.
     fn drop_oldest(&self) -> Option<usize>;
 
@@ -94,6 +105,24 @@ pub fn relieve(bytes: usize) -> usize {
     }
     // Dropping a resource of zero bytes is progress too.
     freed.max(usize::from(any))
+}
+
+/// Drops one kept resource that nobody used for a period before `now` (monotonic clock and period
+/// in nanoseconds), or for as many as its pool has [patience](AnyPool::patience). In an idle
+/// machine also one whose pool knows no ages. False: there is none. Called without locks.
+pub fn drop_unused(now: u64, period: u64, is_idle: bool) -> bool {
+    let is_unused = |pool: &dyn AnyPool, since: u64| {
+        let patience = period.saturating_mul(pool.patience());
+        if pool.knows_ages() { now.saturating_sub(since) >= patience } else { is_idle }
+    };
+    all().iter().any(|pool| {
+        pool.oldest().is_some_and(|since| is_unused(*pool, since)) && pool.drop_oldest().is_some()
+    })
+}
+
+/// Whether nothing is kept in any pool.
+pub fn are_empty() -> bool {
+    all().iter().all(|pool| pool.oldest().is_none())
 }
 
 /// Drops everything kept of a kind, or of all kinds; returns the bytes freed.

@@ -41,6 +41,7 @@ impl Resource for Arc<ProgramRecord> {
     type Key = ContentKey;
 
     const KIND: ResourceKind = ResourceKind::Program;
+    const KNOWS_AGES: bool = false;
 
     fn is_wanted() -> bool {
         policy::keeps(KeptKinds::PROGRAM)

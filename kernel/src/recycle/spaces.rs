@@ -45,6 +45,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::ops::Range;
+use core::sync::atomic::Ordering::Relaxed;
 
 use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
@@ -53,39 +54,24 @@ use hayate_space_map::{Region, SpaceMap};
 use machine::frames::{self, Frame};
 use machine::paging::{self, Access, Edit, Fate, Found, PageKind};
 
+use super::heirs::NEAR;
 use super::per_cpu_pool::{PerCpuPool, Resource};
 use super::watch::Watch;
-use super::{empty_spaces, regions};
+use super::{empty_spaces, heirs, regions};
 use super::{policy, statistics};
 use crate::memory::error::NoMemoryError;
 use crate::memory::layout::Layout;
 use crate::memory::limits::Limits;
 use crate::memory::map::Removed;
 use crate::memory::origin::{Cleared, Origin, Start};
-use crate::memory::page::{PAGE, USER_END};
+use crate::memory::page::PAGE;
 use crate::memory::region::{Mapping, Protection, RegionFlags};
 use crate::memory::space::{Inner, Space};
 use crate::reclaim::growth::Grow;
 use crate::schedule::time;
 
-/// The range that one page directory covers: 1 GiB.
-const NEAR: usize = 1 << 30;
-
 /// The most uses of one space while addresses are random.
 const LIVES: u32 = 256;
-
-impl Inner {
-    /// Unmaps a range. If no other region is near, its page tables are freed too, since otherwise
-    /// each start would leave some behind. `None`: memory is exhausted.
-    fn cut_with_tables(&mut self, edit: &mut Edit<'_>, range: Range<usize>) -> Option<Removed> {
-        let end = range.end.next_multiple_of(NEAR).min(USER_END);
-        let near = range.start & !(NEAR - 1)..end;
-        let alone =
-            |region: &Region<Mapping>| range.start <= region.start && region.end <= range.end;
-        let is_alone = self.map.overlapping(near.clone()).all(alone);
-        self.cut(edit, if is_alone { near } else { range }).ok()
-    }
-}
 
 /// A kept space.
 struct KeptSpace {
@@ -145,22 +131,34 @@ impl Space {
     }
 }
 
-/// Releases a space: keeps it if it can be used again, else drops it. Call it without locks.
-pub fn release(space: Arc<Space>) {
+/// Releases a space: keeps it if it can be used again, else takes it apart. Returns it, as it is,
+/// if somebody else has it too, or if it was in supervisor mode or traced. Call it without locks.
+#[must_use]
+pub fn release(mut space: Arc<Space>) -> Option<Arc<Space>> {
     if Arc::strong_count(&space) != 1 || space.was_supervisor() {
-        return;
+        return Some(space);
+    }
+    if space.descends.load(Relaxed) {
+        if space.stays_out() {
+            return Some(space);
+        }
+        match heirs::keep(space) {
+            Some(refused) => space = refused,
+            None => return None,
+        }
     }
     if policy::keeps_whole_spaces() {
         // Removed regions are dropped after the space's lock is released.
         if let Some((key, bytes, _removed)) = space.strip() {
             let since = time::monotonic_ns();
             POOL.store(key, KeptSpace { space, since }, bytes);
-            return;
+            return None;
         }
     } else if regions::are_wanted() {
         regions::keep(&space);
     }
     empty_spaces::keep(space);
+    None
 }
 
 /// Takes a kept space that matches `key` and restores it, for a program under `limits`. New
@@ -257,6 +255,8 @@ impl Space {
                 removed.extend(core::mem::replace(&mut inner.map, fresh).take());
             }
         }
+        // Nothing of the origin is a segment.
+        (inner.has_segments, inner.user_only) = (false, false);
         inner.data = origin.data;
         inner.locked = 0;
         inner.future = RegionFlags::empty();

@@ -70,6 +70,10 @@ impl pools::AnyPool for WorkAreas {
         (stack::counts().kept != 0).then_some(0)
     }
 
+    fn knows_ages(&self) -> bool {
+        false
+    }
+
     fn drop_oldest(&self) -> Option<usize> {
         stack::drop_one()
     }

@@ -21,7 +21,7 @@
 //!   but not its parts, and the parts are what the measurement is for.
 //! * Another kernel, built with the marks. Then what is measured is not what runs.
 
-pub use hayate_start_account::StartPart;
+pub use hayate_start_account::{Began, Image, StartPart};
 
 /// An observer of a start's steps.
 pub trait Watch {
@@ -29,10 +29,15 @@ pub trait Watch {
     #[inline(always)]
     fn enter(_: StartPart) {}
 
+    /// It is decided where the program of this path begins; `_how` also tells of its image, and
+    /// runs only if that is recorded.
+    #[inline(always)]
+    fn begins(_path: &[u8], _how: impl FnOnce() -> (Began, Image)) {}
+
     /// The program is mapped: the address of its entry, and whether a dynamic linker runs before
     /// it.
     #[inline(always)]
-    fn attached(_path: &[u8], _entry: usize, _linked: bool) {}
+    fn attached(_entry: usize, _linked: bool) {}
 
     /// A page of a kept space was looked at. `written`: it was a private page that had been
     /// written, and now has the content of a `file` again, or zeroes.

@@ -18,7 +18,7 @@ use hayate_machine::trap::{self, UserRegs, attention};
 use hayate_protocols::sleep::{Sleep, State};
 use intrusive_collections::{LinkedListAtomicLink, RBTreeAtomicLink};
 
-use super::policy::{NO_TSC, Policy, Scheduling, rank_base};
+use super::policy::{GUARDED, NO_TSC, Policy, Scheduling, rank_base};
 use super::real_time;
 use super::timer::Timer;
 use super::wake_affinity::WakeAffinity;
@@ -76,7 +76,8 @@ pub struct Execution {
     told_system: AtomicU64,
     pub(super) voluntary: AtomicU64,
     pub(super) involuntary: AtomicU64,
-    pub(super) interrupted: AtomicBool,
+    /// Attention bits that anyone wants of it: `INTERRUPTED`, and `GUARDED` once and for all.
+    pub(super) wanted: AtomicU32,
     pub(super) interruptible: AtomicBool,
     /// It is about to exit: an execution that it wakes may take over its CPU.
     pub(super) ending: AtomicBool,
@@ -167,7 +168,7 @@ impl Execution {
             told_system: AtomicU64::new(0),
             voluntary: AtomicU64::new(0),
             involuntary: AtomicU64::new(0),
-            interrupted: AtomicBool::new(false),
+            wanted: AtomicU32::new(0),
             interruptible: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             wake_affinity: WakeAffinity::default(),
@@ -243,12 +244,12 @@ impl Execution {
     /// Whether the interrupted flag is set.
     #[inline]
     pub fn is_interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::SeqCst)
+        self.wanted.load(Ordering::SeqCst) & trap::INTERRUPTED as u32 != 0
     }
 
     /// Clears the interrupted flag; the signal code does so before it looks for signals.
     pub fn clear_interrupt(&self) {
-        self.interrupted.store(false, Ordering::SeqCst);
+        self.wanted.fetch_and(!(trap::INTERRUPTED as u32), Ordering::SeqCst);
         if current().id == self.id {
             attention::clear(trap::INTERRUPTED);
         }
@@ -304,7 +305,7 @@ impl Execution {
             real_time::note();
         }
         self.set_nice(new.nice);
-        let packed = |old| Some(new.pack() as u32 | old & NO_TSC);
+        let packed = |old| Some(new.pack() as u32 | old & (NO_TSC | GUARDED));
         let _ = self.policy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, packed);
         self.rank_base.store(rank_base(new.policy), Ordering::Relaxed);
     }
@@ -330,6 +331,21 @@ impl Execution {
     pub fn starts_without_tsc(&self) {
         self.policy.fetch_or(NO_TSC, Ordering::Relaxed);
         self.kept_attention.fetch_or(trap::NO_TSC, Ordering::Relaxed);
+    }
+
+    /// Lets its system calls be looked at from now on: for good, as that is what filters need. If
+    /// it runs on another processor, that is to [look](hayate_machine::smp::look_again).
+    pub fn guard(&self) {
+        self.policy.fetch_or(GUARDED, Ordering::Relaxed);
+        self.wanted.fetch_or(trap::GUARDED as u32, Ordering::SeqCst);
+        if current().id == self.id {
+            attention::raise(trap::GUARDED);
+        }
+    }
+
+    /// Whether its system calls are looked at.
+    pub fn is_guarded(&self) -> bool {
+        self.policy.load(Ordering::Relaxed) & GUARDED != 0
     }
 
     /// Nanoseconds it has run on processors.

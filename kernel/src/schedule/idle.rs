@@ -6,6 +6,7 @@ use hayate_machine::cpu;
 use hayate_machine::paging::{self, teardown};
 use hayate_machine::{frames, log, smp, time};
 
+use super::look::look;
 use super::run_queue::{IDLE, QUEUE};
 use super::steal::others_wait;
 use super::switch::reschedule;
@@ -35,6 +36,7 @@ pub fn run_idle() -> ! {
             cpu::interrupt_window();
         }
         log::write_kept();
+        look();
         if queue.length.load(Ordering::SeqCst) != 0 {
             // Work has come.
         } else if others_wait() {

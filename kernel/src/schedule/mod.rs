@@ -15,6 +15,7 @@
 //! | [`execution`] | an execution, and the one that runs here |
 //! | [`waiting`], [`run_queue`] | the order of a queue, queues, waking, interrupting |
 //! | [`statistics`], [`steal`] | counts and loads, work of other processors |
+//! | [`look`] | a look for the kernel's own work |
 //! | [`switch`] | the choice of the next execution, the switch to it, the tick |
 //! | [`idle`], [`mod@start`] | the idle loop, new executions |
 //! | [`wait`], [`lock`] | wait queues, locks that sleep |
@@ -30,6 +31,7 @@
 pub mod execution;
 mod idle;
 mod lock;
+mod look;
 pub mod policy;
 pub mod real_time;
 mod run_queue;
@@ -48,6 +50,7 @@ pub use execution::ARMED_EXECUTIONS;
 pub use execution::{Execution, UserThread, current, current_arc};
 pub use idle::run_idle;
 pub use lock::{Mutex, MutexGuard, RwMutex, RwMutexReadGuard, RwMutexWriteGuard};
+pub use look::register_look;
 pub use policy::{Policy, Scheduling};
 pub use real_time::{MOST_NS, SHARE_NS};
 pub use run_queue::{SLICE_NS, init};

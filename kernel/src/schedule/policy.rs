@@ -37,6 +37,8 @@ const RESET_ON_FORK: u32 = 1 << 31;
 /// Bit beside the policy: the program may not read the time stamp counter. The bit is in this word
 /// because fork reads the word in any case.
 pub(super) const NO_TSC: u32 = 1 << 30;
+/// Likewise: its system calls are looked at.
+pub(super) const GUARDED: u32 = 1 << 29;
 
 impl Policy {
     pub(super) fn pack(self) -> u32 {

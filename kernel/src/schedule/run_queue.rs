@@ -271,10 +271,26 @@ impl Execution {
         }
     }
 
+    /// Sets the interrupted flag without ending a sleep: the attention handler is called when the
+    /// execution returns to user mode, and soon if it is there.
+    pub fn nudge(&self) {
+        self.wanted.fetch_or(trap::INTERRUPTED as u32, Ordering::SeqCst);
+        if self.sleep.state() == State::Running {
+            let target = self.cpu.load(Ordering::SeqCst) as usize;
+            if target == cpu::id() {
+                if current().id() == self.id() {
+                    attention::raise(trap::INTERRUPTED);
+                }
+            } else {
+                smp::reschedule(target);
+            }
+        }
+    }
+
     /// Sets the interrupted flag. An interruptible sleep ends; an execution in user mode soon gets
     /// its attention handler called, on whatever CPU it is.
     pub fn interrupt(&self) {
-        self.interrupted.store(true, Ordering::SeqCst);
+        self.wanted.fetch_or(trap::INTERRUPTED as u32, Ordering::SeqCst);
         match self.sleep.state() {
             State::Running => {
                 let target = self.cpu.load(Ordering::SeqCst) as usize;

@@ -27,6 +27,7 @@ use hayate_machine::trap::{self, UserRegs, attention};
 use hayate_protocols::sleep::Left;
 
 use super::execution::{CURRENT, Execution, current};
+use super::look::look;
 use super::policy::{FAIR_RANK, IDLE_RANK, Policy};
 use super::real_time;
 use super::real_time::Turn;
@@ -94,8 +95,9 @@ pub(super) fn reschedule(yielding: bool) {
     let prev = current();
     let now = time::monotonic_ns();
     attention::clear(trap::RESCHEDULE);
-    if prev.is_interrupted() {
-        attention::raise(trap::INTERRUPTED);
+    let wanted = prev.wanted.load(Ordering::SeqCst);
+    if wanted != 0 {
+        attention::raise(wanted.into());
     }
     account(&prev, now);
     if queue.tick.load(Ordering::Relaxed) <= now {
@@ -128,11 +130,8 @@ pub(super) fn reschedule(yielding: bool) {
     add(if stays { &prev.involuntary } else { &prev.voluntary }, 1);
     prev.kept_attention.store(attention::get() & !trap::RESCHEDULE, Ordering::Relaxed);
     attention::clear(u64::MAX);
-    let mut wanted = next.kept_attention.load(Ordering::Relaxed);
-    if next.is_interrupted() {
-        wanted |= trap::INTERRUPTED;
-    }
-    attention::raise(wanted);
+    let wanted = u64::from(next.wanted.load(Ordering::SeqCst));
+    attention::raise(wanted | next.kept_attention.load(Ordering::Relaxed));
     set_tick(queue, now);
     if let Some(thread) = &prev.thread {
         thread.switch_out();
@@ -383,6 +382,7 @@ pub fn tick(regs: Option<&mut UserRegs>) {
                 smp::reschedule(idle.trailing_zeros() as usize);
             }
         }
+        look();
         set_tick(queue, now);
     }
     time::set_timer_before(queue.tick.load(Ordering::Relaxed).min(timer::first_deadline()));

@@ -43,10 +43,23 @@ impl Space {
         Ok(true)
     }
 
-    /// Forbids supervisor mode for this space and all spaces forked from it. For a new space in
-    /// which no thread executes yet.
+    /// Forbids supervisor mode for this space, until another program begins in it, and all spaces
+    /// forked from it. For a new space in which no thread executes yet.
     pub fn stay_user(&self) {
         self.table.lock().user_only = true;
+    }
+
+    /// Moves the space to ring 3 if it is not there, and forbids supervisor mode as
+    /// [`stay_user`](Self::stay_user) does. When this returns, no processor executes instructions
+    /// of the space in ring 0 any more.
+    pub fn return_to_user(&self) {
+        let mut guard = self.table.lock();
+        let (inner, mut edit) = guard.parts();
+        inner.user_only = true;
+        if edit.is_supervisor() {
+            inner.origin = None;
+            edit.set_supervisor(false);
+        }
     }
 
     /// A number that is unique to this stay of the space in supervisor mode.

@@ -27,6 +27,7 @@ use hayate_machine::sync::Once;
 use crate::credentials::Capability;
 use crate::memory::Space;
 use crate::process::record::Process;
+use crate::process::seccomp;
 use crate::process::thread::{Thread, current};
 
 /// Whether the command line says `supervisor=off`.
@@ -55,8 +56,9 @@ fn permit(caller: &Thread, target: &Thread, supervisor: bool) -> Result<()> {
 /// complete on return. `keep`: programs that the process and its children execute start in
 /// supervisor mode, too.
 ///
-/// Fails with `EOPNOTSUPP` with `supervisor=off`, `EPERM` without the privilege or for a
-/// set-user-id program, `ESRCH` for a process that has ended.
+/// Fails with `EOPNOTSUPP` with `supervisor=off`, `EPERM` without the privilege, for a set-user-id
+/// program, or if a thread has filters of system calls ([`seccomp`]), `ESRCH` for a process that
+/// has ended.
 pub fn switch(process: &Arc<Process>, supervisor: bool, keep: bool) -> Result<()> {
     if is_off() {
         return Err(Errno::EOPNOTSUPP);
@@ -70,6 +72,11 @@ pub fn switch(process: &Arc<Process>, supervisor: bool, keep: bool) -> Result<()
     let mut held = None;
     let changed = process.steady(|| -> Result<bool> {
         permit(&caller, &target, supervisor)?;
+        let mut filtered = false;
+        process.for_each_thread(|thread| filtered |= seccomp::is_filtered(thread));
+        if supervisor && filtered {
+            return Err(Errno::EPERM);
+        }
         let space = held.insert(target.space().ok_or(Errno::ESRCH)?);
         let changed = space.set_supervisor(supervisor)?;
         process.keeps_mode.store(supervisor && keep, Ordering::Relaxed);

@@ -5,8 +5,8 @@ use hayate_machine::trap::UserRegs;
 
 use super::argument::{Argument, Returned};
 use super::{
-    adjust, arch, argument, credentials, file, futex, memory, mode, own, pidfd, prctl, process,
-    sched, signal, socket, system, time, timer,
+    adjust, arch, argument, credentials, file, futex, ipc, memory, mode, own, pidfd, prctl,
+    process, ptrace, sched, seccomp, signal, socket, system, templates, time, timer,
 };
 use crate::process::images;
 use crate::process::images::{After, recording};

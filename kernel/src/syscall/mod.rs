@@ -10,8 +10,8 @@
 //!
 //! The layers, lowest first: [`argument`]; the families, one file or folder each; [`calls`], the
 //! arrays and the dispatcher; [`trace`] and `starts`, which stand before it if the command line
-//! asks for them; `recorder`, which stands before the handlers while a program is recorded.
-//! Families use each other's helpers in one direction only.
+//! asks for them; [`traced`], which serves programs that a debugger traces; `recorder`, which stands
+//! before the handlers while a program is recorded. Families use each other's helpers in one direction only.
 //!
 //! Locks: none of its own; handlers copy from and to user memory with none held. Road not taken:
 //! one large `match` of numbers, which has no place for names and kinds.
@@ -26,21 +26,26 @@ mod control;
 mod credentials;
 mod file;
 mod futex;
+mod ipc;
 mod memory;
 mod mode;
 mod own;
 mod pidfd;
 mod prctl;
 mod process;
+mod ptrace;
 mod recorder;
 mod sched;
+mod seccomp;
 mod signal;
 mod socket;
 mod starts;
 mod system;
+mod templates;
 mod time;
 mod timer;
 pub mod trace;
+pub mod traced;
 
 pub use calls::{HANDLERS, PLAIN, dispatch};
 

@@ -10,6 +10,7 @@ use crate::process;
 use crate::process::Thread;
 use crate::process::signal::is_signal;
 use crate::schedule;
+use crate::syscall::seccomp;
 
 #[allow(missing_docs, reason = "named as in prctl(2)")]
 mod option {
@@ -24,6 +25,7 @@ mod option {
     pub const PR_SET_NAME: i32 = 15;
     pub const PR_GET_NAME: i32 = 16;
     pub const PR_GET_SECCOMP: i32 = 21;
+    pub const PR_SET_SECCOMP: i32 = 22;
     pub const PR_CAPBSET_READ: i32 = 23;
     pub const PR_CAPBSET_DROP: i32 = 24;
     pub const PR_GET_TSC: i32 = 25;
@@ -83,7 +85,10 @@ pub fn prctl(which: i32, second: usize, third: usize, fourth: usize, fifth: usiz
         PR_SET_TIMING if second == 0 => {}
         PR_SET_NAME => set_name(&thread, second)?,
         PR_GET_NAME => user::copy_out(second, &thread.name())?,
-        PR_GET_SECCOMP => {}
+        PR_GET_SECCOMP => {
+            return Ok(thread.filters.get().map_or(0, |state| state.mode().into()));
+        }
+        PR_SET_SECCOMP => return seccomp::set_mode(second, third),
         PR_CAPBSET_READ => {
             let bit = capability(second)?;
             return Ok(i64::from(thread.credentials().bounding.0 & bit != 0));

@@ -1,6 +1,7 @@
 //! Processes and threads (`fork(2)`, `execve(2)`, `wait(2)`, `setpgid(2)` and related calls).
 
 use alloc::borrow::Cow;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
@@ -19,6 +20,8 @@ use crate::process::clone;
 use crate::process::clone::CloneRequest;
 use crate::process::images;
 use crate::process::images::Course;
+use crate::process::templates;
+use crate::process::tracing;
 use crate::process::usage::Usage;
 use crate::process::wait;
 use crate::process::wait::{Report, WaitFor};
@@ -26,7 +29,7 @@ use crate::process::{Process, Thread, exec, exit, job_control, pidfd, pids, thre
 use crate::program;
 use crate::program::{Beginning, Strings, strings};
 use crate::reclaim::growth::Grow;
-use crate::recycle::watch::{StartPart, Unwatched, Watch};
+use crate::recycle::watch::{Began, StartPart, Unwatched, Watch};
 use crate::schedule::time;
 use crate::vfs::path::WalkFlags;
 
@@ -219,11 +222,20 @@ fn prepare<W: Watch>(
     let randomise = memory::places::are_random()
         && thread.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE == 0;
     let begin = |program: &program::Program, arguments: &Strings, environment: &Strings| {
-        if !images::are_wanted() {
+        let start = images::Start { path: &shown, arguments, environment, randomise };
+        if !images::are_wanted() && !templates::table::is_any_bound() || tracing::is_traced(&thread)
+        {
+            W::begins(&shown, || (Began::First, images::asking::told(&thread, program, &start)));
             return Beginning::Usual;
         }
-        let start = images::Start { path: &shown, arguments, environment, randomise };
-        *course = images::choose(&thread, program, &start);
+        let strings = (&*shown, arguments, environment);
+        W::enter(StartPart::Space);
+        *course = match bound_template(&thread, program, strings) {
+            Some(begin) => Course::Template(begin),
+            None if !images::are_wanted() => Course::Plain,
+            None => images::choose(&thread, program, &start),
+        };
+        W::begins(&shown, || (course.began(), images::asking::told(&thread, program, &start)));
         course.beginning()
     };
     let request = program::ExecRequest {
@@ -240,6 +252,19 @@ fn prepare<W: Watch>(
         randomise,
     };
     program::prepare::<W>(request, begin)
+}
+
+/// How a program begins whose path is bound to a template, if the template serves this start.
+#[cold]
+fn bound_template(
+    thread: &Thread,
+    program: &program::Program,
+    strings: (&[u8], &Strings, &Strings),
+) -> Option<Box<templates::Begin>> {
+    if !templates::table::is_any_bound() {
+        return None;
+    }
+    templates::choose(thread, program, strings, exec::space_limits(&thread.process.limits()))
 }
 
 fn descriptor_path(directory: i32, path: &[u8]) -> Result<Vec<u8>> {
@@ -383,7 +408,7 @@ pub fn setpgid(pid: i32, group: i32) -> Result<()> {
         if target.session_id() != own.session_id() {
             return Err(Errno::EPERM);
         }
-        if target.executed.load(Ordering::Relaxed) {
+        if target.programs() != 0 {
             return Err(Errno::EACCES);
         }
     }
@@ -425,6 +450,9 @@ pub fn unshare(flags: usize) -> Result<()> {
     }
     if flags & CLONE_FS != 0 {
         thread.unshare_directories()?;
+    }
+    if flags & CLONE_SYSVSEM != 0 {
+        thread.traces.leave_undo(thread.process.id());
     }
     Ok(())
 }
@@ -492,6 +520,12 @@ fn set_limit(own: &Thread, target: &Process, resource: usize, new: Rlimit) -> Re
     }
     if resource == RLIMIT_NOFILE && new.rlim_max > crate::vfs::descriptor::MAXIMUM as u64 {
         return Err(Errno::EPERM);
+    }
+    if !core::ptr::eq(&*own.process, target)
+        && let Some(space) = target.first_thread().and_then(|thread| thread.space())
+    {
+        // Its program may see this, and the next start of the same command must not.
+        space.note_outside();
     }
     target.change_limits(|limits| limits.set(resource, new));
     if resource == RLIMIT_CPU {

@@ -7,6 +7,7 @@ use hayate_machine::user::{self, UserPtr};
 use hayate_machine::{info, power};
 
 use crate::credentials::Capability;
+use crate::drivers::virtio_balloon;
 use crate::memory::deferred_free;
 use crate::process;
 use crate::process::{identity, pids};
@@ -23,11 +24,12 @@ pub fn uname(buffer: usize) -> Result<()> {
 pub fn sysinfo(buffer: usize) -> Result<()> {
     const PAGE: u64 = 4096;
     let counts = deferred_free::settled_counts();
+    let total = (counts.total as u64).saturating_sub(virtio_balloon::taken().into());
     UserPtr::new(buffer).write(&Sysinfo {
         // Rounded up to whole seconds, as in Linux.
         uptime: time::monotonic_ns().div_ceil(1_000_000_000) as i64,
         loads: schedule::load_average().map(|load| load << 5),
-        totalram: counts.total as u64 * PAGE,
+        totalram: total * PAGE,
         freeram: counts.free as u64 * PAGE,
         procs: pids::count().min(usize::from(u16::MAX)) as u16,
         mem_unit: 1,

@@ -80,6 +80,13 @@ syscalls! {
         155 pivot_root(new_root: Path, put_old: Path) [complete file::mounts::pivot_root];
         165 mount(source: Pointer, target: Path, kind: Pointer, flags: Word, data: Pointer) [partial file::mounts::mount "one name space; mounts do not propagate"];
         166 umount2(target: Path, flags: Flags) [complete file::mounts::umount2];
+        428 open_tree(directory: Fd, path: Path, flags: Flags) [complete file::mount_trees::open_tree];
+        429 move_mount(from_directory: Fd, from: Path, to_directory: Fd, to: Path, flags: Flags) [complete file::mount_trees::move_mount];
+        430 fsopen(name: Path, flags: Flags) [partial file::mount_trees::fsopen "no messages to read from it"];
+        431 fsconfig(fd: Fd, command: Uint, key: Path, value: Pointer, auxiliary: Int) [partial file::mount_trees::fsconfig "unknown options are refused by FSCONFIG_CMD_CREATE and not before; ro makes one mount read-only"];
+        432 fsmount(fd: Fd, flags: Flags, attributes: Flags) [complete file::mount_trees::fsmount];
+        433 fspick(directory: Fd, path: Path, flags: Flags) [complete file::mount_trees::fspick];
+        442 mount_setattr(directory: Fd, path: Path, flags: Flags, attributes: Pointer, size: Size) [partial file::mount_trees::mount_setattr "no identifiers mapped: EINVAL; mounts do not propagate"];
     }
 
     "Files: metadata" {
@@ -125,7 +132,7 @@ syscalls! {
         292 dup3(fd: Fd, to: Fd, flags: Flags) [complete file::descriptors::dup3];
         72 fcntl(fd: Fd, command: Int, argument: Word) [complete file::descriptors::fcntl];
         73 flock(fd: Fd, operation: Int) [complete file::descriptors::flock];
-        16 ioctl(fd: Fd, command: Flags, argument: Word) [partial file::descriptors::ioctl "no TIOCGPTPEER, SIOCUNIXFILE, SIOCSARP, SIOCGARP, SIOCDARP, SIOCSIFHWADDR, SIOCSIFNAME, SIOCADDMULTI, SIOCDELMULTI, SIOCGIFMAP, SIOCGSTAMP: ENOTTY"];
+        16 ioctl(fd: Fd, command: Flags, argument: Word) [partial file::descriptors::ioctl "no TIOCGPTPEER, SIOCUNIXFILE, SIOCSARP, SIOCGARP, SIOCDARP, SIOCSIFNAME, SIOCADDMULTI, SIOCDELMULTI, SIOCGIFMAP, SIOCGSTAMP: ENOTTY; SIOCSIFHWADDR of lo: EOPNOTSUPP"];
         22 pipe(fds: Pointer) [complete file::descriptors::pipe];
         293 pipe2(fds: Pointer, flags: Flags) [complete file::descriptors::pipe2];
         319 memfd_create(name: Path, flags: Flags) [partial file::descriptors::memfd_create "no huge pages"];
@@ -147,6 +154,12 @@ syscalls! {
         232 epoll_wait(epoll: Fd, events: Pointer, count: Int, timeout: Int) [complete file::events::epoll_wait];
         281 epoll_pwait(epoll: Fd, events: Pointer, count: Int, timeout: Int, mask: Pointer, size: Size) [complete file::events::epoll_pwait];
         441 epoll_pwait2(epoll: Fd, events: Pointer, count: Int, timeout: Pointer, mask: Pointer, size: Size) [complete file::events::epoll_pwait2];
+        206 io_setup(events: Uint, id: Pointer) [complete file::aio::io_setup];
+        207 io_destroy(id: Word) [complete file::aio::io_destroy];
+        208 io_getevents(id: Word, least: Long, most: Long, events: Pointer, timeout: Pointer) [complete file::aio::io_getevents];
+        209 io_submit(id: Word, count: Long, requests: Pointer) [complete file::aio::io_submit];
+        210 io_cancel(id: Word, request: Pointer, result: Pointer) [complete file::aio::io_cancel];
+        333 io_pgetevents(id: Word, least: Long, most: Long, events: Pointer, timeout: Pointer, mask: Pointer) [complete file::aio::io_pgetevents];
         284 eventfd(initial: Uint) [complete file::events::eventfd];
         290 eventfd2(initial: Uint, flags: Flags) [complete file::events::eventfd2];
         282 signalfd(fd: Fd, mask: Pointer, size: Size) [complete file::events::signalfd];
@@ -202,7 +215,8 @@ syscalls! {
         112 setsid() [complete process::setsid];
         218 set_tid_address(address: Word) [complete process::set_tid_address];
         272 unshare(flags: Word) [partial process::unshare "no namespaces"];
-        157 prctl(option: Int, second: Word, third: Word, fourth: Word, fifth: Word) [partial prctl::prctl "no seccomp, no MCE and mm options"];
+        317 seccomp(operation: Uint, flags: Flags, arguments: Pointer) [complete seccomp::seccomp];
+        157 prctl(option: Int, second: Word, third: Word, fourth: Word, fifth: Word) [partial prctl::prctl "no MCE and mm options"];
         158 arch_prctl(code: Int, address: Word) [partial arch::arch_prctl "no CPUID faulting, no AMX permission"];
         97 getrlimit(resource: Uint, limit: Pointer) [complete process::getrlimit];
         160 setrlimit(resource: Uint, limit: Pointer) [complete process::setrlimit];
@@ -210,7 +224,7 @@ syscalls! {
         98 getrusage(who: Int, usage: Pointer) [complete process::getrusage];
         100 times(buffer: Pointer) [complete process::times];
         135 personality(persona: Flags) [partial process::personality "only ADDR_NO_RANDOMIZE has an effect"];
-        101 ptrace(request: Long, pid: Int, address: Word, data: Word) [none "no tracing of processes yet"];
+        101 ptrace(request: Long, pid: Int, address: Word, data: Word) [partial ptrace::ptrace "no block steps, no reading of filters, no 32-bit programs"];
         434 pidfd_open(pid: Int, flags: Flags) [complete pidfd::pidfd_open];
         424 pidfd_send_signal(pidfd: Fd, signal: Int, info: Pointer, flags: Flags) [complete pidfd::pidfd_send_signal];
         438 pidfd_getfd(pidfd: Fd, fd: Fd, flags: Flags) [none "descriptors pass by sockets only"];
@@ -337,24 +351,24 @@ syscalls! {
     }
 
     "System V and POSIX message passing" {
-        29 shmget(key: Int, size: Size, flags: Flags) [none];
-        30 shmat(id: Int, address: Word, flags: Flags) [none];
-        31 shmctl(id: Int, command: Int, buffer: Pointer) [none];
-        67 shmdt(address: Word) [none];
-        64 semget(key: Int, count: Int, flags: Flags) [none];
-        65 semop(id: Int, operations: Pointer, count: Size) [none];
-        66 semctl(id: Int, number: Int, command: Int, argument: Word) [none];
-        220 semtimedop(id: Int, operations: Pointer, count: Size, timeout: Pointer) [none];
-        68 msgget(key: Int, flags: Flags) [none];
-        69 msgsnd(id: Int, message: Pointer, size: Size, flags: Flags) [none];
-        70 msgrcv(id: Int, message: Pointer, size: Size, kind: Long, flags: Flags) [none];
-        71 msgctl(id: Int, command: Int, buffer: Pointer) [none];
-        240 mq_open(name: Path, flags: Flags, mode: Mode, attributes: Pointer) [none];
-        241 mq_unlink(name: Path) [none];
-        242 mq_timedsend(queue: Fd, message: Pointer, size: Size, priority: Uint, timeout: Pointer) [none];
-        243 mq_timedreceive(queue: Fd, message: Pointer, size: Size, priority: Pointer, timeout: Pointer) [none];
-        244 mq_notify(queue: Fd, event: Pointer) [none];
-        245 mq_getsetattr(queue: Fd, new: Pointer, old: Pointer) [none];
+        29 shmget(key: Int, size: Size, flags: Flags) [complete ipc::shm::shmget];
+        30 shmat(id: Int, address: Word, flags: Flags) [complete ipc::shm::shmat];
+        31 shmctl(id: Int, command: Int, buffer: Pointer) [complete ipc::shm::shmctl];
+        67 shmdt(address: Word) [complete ipc::shm::shmdt];
+        64 semget(key: Int, count: Int, flags: Flags) [complete ipc::sem::semget];
+        65 semop(id: Int, operations: Pointer, count: Size) [complete ipc::sem::semop];
+        66 semctl(id: Int, number: Int, command: Int, argument: Word) [complete ipc::sem::semctl];
+        220 semtimedop(id: Int, operations: Pointer, count: Size, timeout: Pointer) [complete ipc::sem::semtimedop];
+        68 msgget(key: Int, flags: Flags) [complete ipc::msg::msgget];
+        69 msgsnd(id: Int, message: Pointer, size: Size, flags: Flags) [complete ipc::msg::msgsnd];
+        70 msgrcv(id: Int, message: Pointer, size: Size, kind: Long, flags: Flags) [complete ipc::msg::msgrcv];
+        71 msgctl(id: Int, command: Int, buffer: Pointer) [complete ipc::msg::msgctl];
+        240 mq_open(name: Path, flags: Flags, mode: Mode, attributes: Pointer) [complete ipc::mq::mq_open];
+        241 mq_unlink(name: Path) [complete ipc::mq::mq_unlink];
+        242 mq_timedsend(queue: Fd, message: Pointer, size: Size, priority: Uint, timeout: Pointer) [complete ipc::mq::mq_timedsend];
+        243 mq_timedreceive(queue: Fd, message: Pointer, size: Size, priority: Pointer, timeout: Pointer) [complete ipc::mq::mq_timedreceive];
+        244 mq_notify(queue: Fd, event: Pointer) [complete ipc::mq::mq_notify];
+        245 mq_getsetattr(queue: Fd, new: Pointer, old: Pointer) [complete ipc::mq::mq_getsetattr];
     }
 
     "Hayate's own: process transformation" {
@@ -369,6 +383,13 @@ syscalls! {
     "Hayate's own: the running mode" {
         1010 switch_supervisor(pid: Int, flags: Flags) [complete mode::switch_supervisor];
         1011 switch_user(pid: Int) [complete mode::switch_user];
+    }
+
+    "Hayate's own: templates" {
+        1020 hayate_template_ready(template: Pointer, size: Size) [complete registers templates::ready];
+        1021 hayate_template_start(name: Path, arguments: Pointer, environment: Pointer) [complete registers templates::start];
+        1022 hayate_template_remove(name: Path, owner: Int) [complete templates::remove];
+        1023 hayate_template_bind(path: Path, name: Path) [complete templates::bind];
     }
 
     "Not for a guest kernel of this kind" {
@@ -394,11 +415,6 @@ syscalls! {
         184 tuxcall() [none "never existed"];
         185 security() [none "never existed"];
         205 set_thread_area(area: Pointer) [none "32-bit only"];
-        206 io_setup(count: Uint, context: Pointer) [none "no kernel AIO"];
-        207 io_destroy(context: Word) [none "no kernel AIO"];
-        208 io_getevents(context: Word, least: Long, count: Long, events: Pointer, timeout: Pointer) [none "no kernel AIO"];
-        209 io_submit(context: Word, count: Long, blocks: Pointer) [none "no kernel AIO"];
-        210 io_cancel(context: Word, block: Pointer, result: Pointer) [none "no kernel AIO"];
         211 get_thread_area(area: Pointer) [none "32-bit only"];
         212 lookup_dcookie(cookie: Word, buffer: Pointer, length: Size) [none "no OProfile"];
         214 epoll_ctl_old() [none "never existed"];
@@ -419,21 +435,12 @@ syscalls! {
         303 name_to_handle_at(directory: Fd, path: Path, handle: Pointer, mount: Pointer, flags: Flags) [none "no file handles"];
         304 open_by_handle_at(mount: Fd, handle: Pointer, flags: Flags) [none "no file handles"];
         313 finit_module(fd: Fd, parameters: Path, flags: Flags) [none "no kernel modules"];
-        317 seccomp(operation: Uint, flags: Flags, arguments: Pointer) [none "no system-call filters"];
         320 kexec_file_load(kernel: Fd, initrd: Fd, length: Size, line: Path, flags: Flags) [none "no kexec"];
         321 bpf(command: Int, attributes: Pointer, size: Uint) [none "no BPF"];
         323 userfaultfd(flags: Flags) [none "no faults handled by programs"];
-        333 io_pgetevents(context: Word, least: Long, count: Long, events: Pointer, timeout: Pointer, mask: Pointer) [none "no kernel AIO"];
         425 io_uring_setup(entries: Uint, parameters: Pointer) [none "no io_uring"];
         426 io_uring_enter(fd: Fd, submit: Uint, complete: Uint, flags: Flags, mask: Pointer, size: Size) [none "no io_uring"];
         427 io_uring_register(fd: Fd, operation: Uint, argument: Pointer, count: Uint) [none "no io_uring"];
-        428 open_tree(directory: Fd, path: Path, flags: Flags) [none "the older mount(2) only"];
-        429 move_mount(from_directory: Fd, from: Path, to_directory: Fd, to: Path, flags: Flags) [none "the older mount(2) only"];
-        430 fsopen(name: Path, flags: Flags) [none "the older mount(2) only"];
-        431 fsconfig(fd: Fd, command: Uint, key: Path, value: Pointer, auxiliary: Int) [none "the older mount(2) only"];
-        432 fsmount(fd: Fd, flags: Flags, attributes: Flags) [none "the older mount(2) only"];
-        433 fspick(directory: Fd, path: Path, flags: Flags) [none "the older mount(2) only"];
-        442 mount_setattr(directory: Fd, path: Path, flags: Flags, attributes: Pointer, size: Size) [none "the older mount(2) only"];
         443 quotactl_fd(fd: Fd, command: Flags, id: Int, address: Pointer) [none "no quotas"];
         444 landlock_create_ruleset(attributes: Pointer, size: Size, flags: Flags) [none "no Landlock"];
         445 landlock_add_rule(ruleset: Fd, kind: Int, attributes: Pointer, flags: Flags) [none "no Landlock"];

@@ -88,21 +88,23 @@ ktest! {
             Ok(get(&child, BASE) == Some(2) && get(&space, BASE) == Some(1))
         };
         check!(run() == Ok(true));
-        let before = free();
-        for _ in 0..100 {
-            check!(run() == Ok(true));
-        }
         // Exact on one processor. Another processor may hold a frame that it is zeroing, and uses
         // slabs of its own when the test moves to it. A leak would lose a frame in each round.
         let slack = 4 * (machine::cpu::count() - 1);
-        let balanced = || {
-            free() + slack >= before || {
-                let soon = crate::schedule::time::monotonic_ns() + 5_000_000;
-                let _ = crate::schedule::sleep_until(soon, false);
-                false
-            }
+        let level = || -> bool {
+            let before = free();
+            (0..300).all(|_| run() == Ok(true))
+                && (0..100).any(|_| {
+                    free() + slack >= before || {
+                        let soon = crate::schedule::time::monotonic_ns() + 5_000_000;
+                        let _ = crate::schedule::sleep_until(soon, false);
+                        false
+                    }
+                })
         };
-        check!((0..200).any(|_| balanced()));
+        // The interface gets its addresses in the first seconds of a boot and keeps memory for
+        // them. A leak is there each time; what something else keeps is not.
+        check!((0..4).any(|_| level()));
     }
 }
 

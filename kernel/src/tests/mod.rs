@@ -19,6 +19,7 @@ mod network;
 mod overlay;
 mod schedule;
 mod teardown;
+mod unused;
 mod user_mode;
 mod vfs;
 

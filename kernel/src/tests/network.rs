@@ -4,17 +4,19 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use hayate_abi::Errno;
+use hayate_ip::checksum::Checksum as SumOfBytes;
 use hayate_machine::sync::{Once, SpinLock};
 use hayate_machine::virtio::{Chain, Piece};
 use hayate_virtio_net::feature;
-use machine::frames::Frame;
+use machine::frames::{Frame, Run};
 
 use crate::drivers::net::{
-    self, Checksum, FrameSlice, IncomingFrame, NetworkDevice, OutgoingFrame, Partial, Receiver,
-    WITNESS,
+    self, Checksum, FrameSlice, IncomingFrame, NetworkDevice, OutgoingFrame, Owner, Partial,
+    Receiver, WITNESS,
 };
 use crate::drivers::virtio_net::receive::{Unfit, assemble};
 use crate::schedule::time::monotonic_ns;
@@ -38,7 +40,15 @@ struct Witness {
 }
 
 impl Receiver for Witness {
-    fn receive(&self, _device: usize, frame: IncomingFrame) {
+    fn receive(&self, _device: usize, frames: &mut dyn Iterator<Item = IncomingFrame>) {
+        frames.for_each(|frame| self.look(&frame));
+    }
+
+    fn link_changed(&self, _device: usize) {}
+}
+
+impl Witness {
+    fn look(&self, frame: &IncomingFrame) {
         let mut bytes = [0; ARP];
         let Some(first) = frame.slices.first() else { return };
         // ARP, and an answer of the router's (RFC 826).
@@ -52,8 +62,6 @@ impl Receiver for Witness {
             self.arrived.wake_all();
         }
     }
-
-    fn link_changed(&self, _device: usize) {}
 }
 
 static WATCHER: Once<Witness> = Once::new();
@@ -172,33 +180,39 @@ ktest! {
     }
 }
 
-/// Is told when it is dropped.
-struct Owner(Arc<(AtomicU64, WaitQueue)>);
+/// Is told when frames are sent.
+struct Teller((AtomicU64, WaitQueue));
 
-impl Drop for Owner {
-    fn drop(&mut self) {
+impl Owner for Teller {
+    fn given(&self, _: usize) {}
+
+    fn sent(&self, _: usize) {
         self.0.0.fetch_add(1, SeqCst);
         self.0.1.wake_all();
     }
+}
+
+fn teller() -> Arc<Teller> {
+    Arc::new(Teller((AtomicU64::new(0), WaitQueue::new())))
 }
 
 ktest! {
     fn a_frame_for_which_somebody_waits_is_dropped_when_it_is_sent() {
         let (_, device) = watched();
         let Some(device) = device else { check!(false); return Ok(()) };
-        let told = Arc::new((AtomicU64::new(0), WaitQueue::new()));
+        let told = teller();
         for round in 1..=100 {
             let frame = question(&*device, [10, 0, 2, 99]);
             let memory = Frame::allocate_zeroed();
             check!(frame.is_ok() && memory.is_some());
             let (Ok(mut frame), Some(memory)) = (frame, memory) else { return Ok(()) };
             check!(frame.append(FrameSlice::new(memory.clone(), 0, 18).unwrap()).is_ok());
-            frame.owner = Some(Box::new(Owner(told.clone())));
+            frame.set_owner(told.clone());
             frame.prompt = true;
             send(&*device, frame);
-            let gone = || (told.0.load(SeqCst) == round).then_some(());
+            let gone = || (told.0.0.load(SeqCst) == round).then_some(());
             let deadline = monotonic_ns() + PATIENCE;
-            check!(told.1.wait_interruptible(Some(deadline), gone).is_ok());
+            check!(told.0.1.wait_interruptible(Some(deadline), gone).is_ok());
             check!(memory.is_unique());
         }
     }
@@ -209,13 +223,13 @@ ktest! {
         let (_, device) = watched();
         let Some(device) = device else { check!(false); return Ok(()) };
         let before = device.counts();
-        let told = Arc::new((AtomicU64::new(0), WaitQueue::new()));
+        let told = teller();
         // A checksum behind the frame's end, and more slices than a queue has descriptors.
         let frame = question(&*device, ROUTER);
         check!(frame.is_ok());
         let mut frame = frame.map_err(|_| ()).unwrap();
         frame.offload.checksum = Some(Partial { start: 40, offset: 16 });
-        frame.owner = Some(Box::new(Owner(told.clone())));
+        frame.set_owner(told.clone());
         check!(device.transmit(frame).is_ok());
         let memory = Frame::allocate_zeroed();
         check!(memory.is_some());
@@ -225,7 +239,7 @@ ktest! {
         }
         check!(device.transmit(frame).is_ok());
         check!(memory.is_unique());
-        check!(told.0.load(SeqCst) == 1);
+        check!(told.0.0.load(SeqCst) == 1);
         let after = device.counts();
         check!(after.tx_errors == before.tx_errors + 2);
         check!(after.tx_packets == before.tx_packets);
@@ -260,6 +274,38 @@ ktest! {
 }
 
 ktest! {
+    fn memory_sums_up_like_its_bytes() {
+        let memory = Frame::allocate_zeroed();
+        check!(memory.is_some());
+        let Some(memory) = memory else { return Ok(()) };
+        let bytes = vec![0; 4096].into_iter().enumerate();
+        // With words that overflow, one after the other.
+        let odd = |(at, _): (usize, u8)| if at % 97 < 40 { 0xff } else { (at * 31) as u8 };
+        let bytes: Vec<u8> = bytes.map(odd).collect();
+        check!(memory.write(0, &bytes) == 4096);
+        let run = Run::from(memory);
+        for length in (0..200).chain([1440, 1447, 2048, 4000]) {
+            for from in [0, 1, 3, 8, 96] {
+                let mut sums = [SumOfBytes::new(); 2];
+                sums[0].add(&bytes[from..from + length]);
+                sums[1].add_sum(run.sum(from, length), length);
+                check!(sums[0].folded() == sums[1].folded());
+                let mut list = vec![7];
+                list.reserve_exact(length);
+                check!(run.append_to(&mut list, from, length));
+                check!(list[0] == 7 && list[1..] == bytes[from..from + length]);
+            }
+        }
+        // Never beyond the memory, nor beyond the list's room.
+        check!(run.sum(4095, 9) == u64::from(bytes[4095]) && run.sum(usize::MAX, 9) == 0);
+        let mut list = Vec::with_capacity(4096);
+        check!(!run.append_to(&mut list, 4095, 2) && !run.append_to(&mut list, usize::MAX, 2));
+        let room = list.capacity();
+        check!(!run.append_to(&mut list, 0, room + 1) && list.is_empty());
+    }
+}
+
+ktest! {
     fn heads_and_slices_have_limits() {
         check!(OutgoingFrame::new(net::HEAD + 1).is_err());
         let frame = OutgoingFrame::new(net::HEAD);
@@ -267,7 +313,7 @@ ktest! {
         let mut frame = frame.map_err(|_| ()).unwrap();
         check!(frame.push(&vec![0; net::HEAD]).is_ok());
         check!(frame.push(&[0]) == Err(Errno::EMSGSIZE));
-        check!(frame.length() == net::HEAD && frame.head().len() == net::HEAD);
+        check!(frame.length() == net::HEAD);
         let memory = Frame::allocate_zeroed();
         check!(memory.is_some());
         let Some(memory) = memory else { return Ok(()) };

@@ -9,6 +9,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use hayate_abi::file::Flock;
 use hayate_abi::{Errno, Result};
+use hayate_machine::frames;
 
 use crate::credentials::{CapabilitySet, Credentials};
 use crate::fs::tmpfs::TmpFs;
@@ -29,6 +30,8 @@ use crate::vfs::open_file::{OpenFile, Whence};
 use crate::vfs::path::{Resolver, WalkFlags};
 use crate::vfs::poll::Events;
 use crate::vfs::transfer::{Input, Output};
+use crate::vfs::unaccepted::Unaccepted;
+use crate::vfs::users::Holdings;
 use crate::vfs::{content, directory, locks, mount_tree, open};
 use crate::{check, ktest, schedule};
 
@@ -270,6 +273,22 @@ ktest! {
         check!(error(directory::unlink(&user.resolver(), b"/sticky/f")) == Some(Errno::EPERM));
         check!(user.make(b"/sticky/mine", b"") == Ok(()));
         check!(directory::unlink(&user.resolver(), b"/sticky/mine") == Ok(()));
+    }
+}
+
+ktest! {
+    fn connections_that_wait_count_for_the_user_who_listens() {
+        let user = Arc::new(Holdings::default());
+        let part = frames::total() * PAGE / 64;
+        let count = || Unaccepted::count(Some(&user), part);
+        let mut held: Vec<_> = (0..4).map(|_| count()).collect();
+        check!(held.iter().all(Option::is_some) && count().is_none());
+        check!(user.unaccepted.get() == 4 * part);
+        held.pop();
+        check!(count().is_some() && user.unaccepted.get() == 3 * part);
+        check!(Unaccepted::count(None, usize::MAX).is_some());
+        drop(held);
+        check!(user.unaccepted.get() == 0);
     }
 }
 

@@ -1,5 +1,5 @@
-//! The process that calls, as files see it: its credentials, its identity for sockets, and its
-//! account of device reads. The process layer is above and registers all.
+//! The process that calls, as files see it: its credentials, limits and identity for sockets, and
+//! its account of device reads. The process layer is above and registers all.
 
 use alloc::sync::Arc;
 
@@ -15,6 +15,10 @@ pub struct Caller {
     pub credentials: fn() -> Arc<Credentials>,
     /// Returns the process and its effective ids, as sockets report them.
     pub identity: fn() -> Ucred,
+    /// Returns the number of the calling process; 0 in the kernel itself.
+    pub process: fn() -> u32,
+    /// Returns a resource limit (`RLIMIT_*`) of the calling process.
+    pub limit: fn(usize) -> u64,
     /// Charges bytes that were read from a device to the calling thread, if there is one.
     pub read_from_device: fn(usize),
 }
@@ -24,6 +28,16 @@ static CALLER: Once<Caller> = Once::new();
 /// Registers the process layer; at boot.
 pub fn register(caller: Caller) {
     CALLER.call_once(|| caller);
+}
+
+/// Returns the credentials of the calling process; `None` in the kernel itself.
+pub fn credentials() -> Option<Arc<Credentials>> {
+    CALLER.get().map(|caller| (caller.credentials)())
+}
+
+/// Returns a resource limit of the calling process; 0 in the kernel itself.
+pub fn limit(resource: usize) -> u64 {
+    CALLER.get().map_or(0, |caller| (caller.limit)(resource))
 }
 
 /// Whether the calling process has a capability.
@@ -49,6 +63,11 @@ pub fn is_in_groups(first: Id, last: Id) -> bool {
 /// if there is none.
 pub fn identity() -> Ucred {
     CALLER.get().map_or(Ucred { pid: 0, uid: 0, gid: 0 }, |caller| (caller.identity)())
+}
+
+/// Returns the number of the calling process; 0 in the kernel itself.
+pub fn process() -> u32 {
+    CALLER.get().map_or(0, |caller| (caller.process)())
 }
 
 /// Charges bytes that were read from a device to the calling thread, if there is one.

@@ -27,8 +27,9 @@ use super::registered::Registered;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 
-/// The ends that the close of a descriptor brings: of record locks, directory watches.
-static AT_CLOSE: Registered<fn(&FdTable, &OpenFile), 2> = Registered::new();
+/// The ends that the close of a descriptor brings: of record locks, directory watches,
+/// notifications of message queues.
+static AT_CLOSE: Registered<fn(&FdTable, &OpenFile), 3> = Registered::new();
 
 /// Registers what has to end when a descriptor is closed; at boot. It is called for tables that
 /// [`FdTable::note_closings`] was called for.
@@ -42,7 +43,8 @@ pub const MAXIMUM: usize = 1 << 20;
 /// A process's descriptors.
 pub struct FdTable {
     slots: SpinLock<Slots>,
-    /// Whether closing a descriptor has to look for record locks or directory watches to end.
+    /// Whether closing a descriptor has to look for record locks, directory watches or
+    /// notifications to end.
     acts_on_closing: AtomicBool,
 }
 
@@ -196,6 +198,15 @@ impl FdTable {
         growth::relieved(|| self.try_fork())
     }
 
+    /// Copies the table for the same process, which shared it until now. `ENOMEM`.
+    ///
+    /// Record locks and directory watches stay with the old table; notifications are the process's.
+    pub fn unshare(&self) -> Result<FdTable> {
+        let copy = self.fork()?;
+        copy.acts_on_closing.store(self.acts_on_closing.load(Ordering::Relaxed), Ordering::Relaxed);
+        Ok(copy)
+    }
+
     fn try_fork(&self) -> Result<FdTable> {
         let mut copy = Slots::default();
         let slots = self.slots.lock();
@@ -322,7 +333,7 @@ impl FdTable {
     }
 
     /// Notes that something now ends when any descriptor of its file in this table is closed: a
-    /// record lock or a watch of a directory.
+    /// record lock, a watch of a directory or a notification of a message queue.
     pub fn note_closings(&self) {
         self.acts_on_closing.store(true, Ordering::Relaxed);
     }

@@ -26,6 +26,7 @@
 //! | [`inode`] | the operations of a file system for each file |
 //! | [`filesystem`] | one mounted file system |
 //! | [`dentry`] | names in a directory, cached |
+//! | [`entries`] | the names of a directory that is only in memory |
 //! | [`mount`] | a file system at a place; [`mount::Location`], a place in the tree |
 //! | [`socket_options`] | options that sockets of every family have |
 //! | [`open_file`] | an open file and its operations: the object behind descriptors |
@@ -73,6 +74,7 @@ pub mod descriptor;
 pub mod device;
 pub mod directory;
 pub mod dnotify;
+pub mod entries;
 pub mod fasync;
 pub mod file_count;
 pub mod filesystem;
@@ -83,6 +85,7 @@ pub mod lease;
 pub mod lock_owner;
 pub mod locks;
 pub mod mount;
+pub mod mount_config;
 pub mod mount_tree;
 pub mod notify;
 pub mod open;
@@ -102,6 +105,7 @@ pub mod socket_family;
 pub mod socket_list;
 pub mod socket_options;
 pub mod transfer;
+pub mod unaccepted;
 pub mod users;
 pub mod watch;
 

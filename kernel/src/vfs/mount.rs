@@ -13,7 +13,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::BuildHasherDefault;
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use hashbrown::HashMap;
 use hayate_abi::{Errno, Result};
@@ -81,6 +81,8 @@ pub struct Mount {
     source: String,
     /// Whether no walk came by since `MNT_EXPIRE` marked it; see [`Mount::expire`].
     expiring: AtomicU8,
+    /// Whether it was never attached and may be: see [`Mount::loosen`].
+    loose: AtomicBool,
 }
 
 /// A place in the tree.
@@ -147,6 +149,7 @@ impl Mount {
             flags: AtomicU64::new(flags & flags::KEPT),
             source,
             expiring: AtomicU8::new(0),
+            loose: AtomicBool::new(false),
         })
     }
 
@@ -213,6 +216,47 @@ impl Mount {
     fn wear_mark(&self) {
         let worn = |mark: u8| Some(mark.saturating_sub(1));
         let _ = self.expiring.fetch_update(Ordering::AcqRel, Ordering::Relaxed, worn);
+    }
+
+    /// Marks it as one that an open file has and that may be attached (`fsmount(2)`, `open_tree(2)`).
+    pub fn loosen(&self) {
+        self.loose.store(true, Ordering::Release);
+    }
+
+    /// Whether it was marked by [`loosen`](Self::loosen) and not attached since.
+    pub fn is_loose(&self) -> bool {
+        self.loose.load(Ordering::Acquire)
+    }
+
+    /// Takes the mark of [`loosen`](Self::loosen) away; whether it was there. The caller holds
+    /// [`lock`].
+    pub fn take_loose(&self) -> bool {
+        self.loose.swap(false, Ordering::AcqRel)
+    }
+
+    /// Whether it hangs in the tree of all processes, and not in one that is loose or was unmounted.
+    pub fn is_in_tree(self: &Arc<Self>) -> bool {
+        let mut here = Arc::clone(self);
+        while let Some(place) = here.attached() {
+            here = place.mount;
+        }
+        ROOT.lock().as_ref().is_some_and(|root| Arc::ptr_eq(root, &here))
+    }
+
+    /// Detaches all that is attached to it or below it. Needs no memory. The caller holds [`lock`].
+    pub fn detach_below(self: &Arc<Self>) {
+        let child_of = |mount: &Arc<Mount>| {
+            let hangs = |other: &&Arc<Mount>| {
+                other.attached.lock().as_ref().is_some_and(|at| Arc::ptr_eq(&at.mount, mount))
+            };
+            TABLE.read().values().find(hangs).cloned()
+        };
+        while let Some(mut child) = child_of(self) {
+            while let Some(below) = child_of(&child) {
+                child = below;
+            }
+            child.detach();
+        }
     }
 
     /// Returns the source argument of `mount(2)`.

@@ -1,4 +1,5 @@
-//! Changes of the mount tree: `mount(2)`, `umount2(2)`, `pivot_root(2)`.
+//! Changes of the mount tree: `mount(2)`, `umount2(2)`, `pivot_root(2)`, and trees that an open file
+//! has until they are attached (`fsmount(2)`, `open_tree(2)`, `move_mount(2)`).
 //!
 //! There is one namespace, and mounts do not propagate: every mount is private, and a request for
 //! anything else is refused.
@@ -13,12 +14,15 @@ use super::inode::FileKind;
 use super::mount;
 use super::mount::flags::*;
 use super::mount::{Location, Mount};
+use super::open_file::flags::O_PATH;
+use super::open_file::{FileOps, OpenFile, Traits};
 use super::path::{Resolver, WalkFlags};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::recycle::{ResourceKind, pools};
 
-fn is_mount_root(place: &Location) -> bool {
+/// Whether a place is the root of its mount.
+pub fn is_mount_root(place: &Location) -> bool {
     Arc::ptr_eq(&place.dentry, place.mount.root())
 }
 
@@ -72,7 +76,7 @@ pub fn mount(
 
 /// Adds the default: access times are kept relative, as since Linux 2.6.30. `MS_STRICTATIME`
 /// overrides the other flags (`path_mount`, fs/namespace.c).
-fn with_access_times(flags: u64) -> u64 {
+pub fn with_access_times(flags: u64) -> u64 {
     match flags {
         _ if flags & MS_STRICTATIME != 0 => flags & !(MS_NOATIME | MS_RELATIME),
         _ if flags & MS_NOATIME != 0 => flags,
@@ -105,12 +109,27 @@ fn bind(source: &Location, target: &Location, deep: bool) -> Result<()> {
         return Err(Errno::ENOTDIR);
     }
     let _lock = mount::lock();
+    let target = target.clone().into_topmost();
+    let (top, below) = copies(source, deep)?;
+    top.attach(&target);
+    for (twin, place) in below {
+        twin.attach(&place);
+    }
+    Ok(())
+}
+
+/// A mount, and the place where it belongs.
+type Hanging = (Arc<Mount>, Location);
+
+/// Copies the tree at `source`, with the mounts below it if `deep`: returns the new mount, and those
+/// that are to be attached to it and to each other, for which there is room. The caller holds the
+/// lock of the tree.
+fn copies(source: &Location, deep: bool) -> Result<(Arc<Mount>, alloc::vec::Vec<Hanging>)> {
     let copy = |of: &Arc<Mount>, root| -> Result<Arc<Mount>> {
         let source = growth::text(of.source().as_bytes())?;
         Ok(Mount::new(Arc::clone(of.filesystem()), root, of.flags(), source))
     };
     let top = copy(&source.mount, Arc::clone(&source.dentry))?;
-    let target = target.clone().into_topmost();
     // All copies are made before the first is attached: after that nothing can fail. And the new
     // mount, which may lie below its own source, is not copied itself.
     let mut pending = alloc::vec::Vec::new();
@@ -133,9 +152,82 @@ fn bind(source: &Location, target: &Location, deep: bool) -> Result<()> {
         growth::push(&mut made, (twin, Location { mount: parent, dentry: place.dentry }))?;
     }
     mount::reserve(1 + made.len())?;
-    top.attach(&target);
-    for (twin, place) in made {
+    Ok((top, made))
+}
+
+/// Opens a copy of the tree at `source` that is attached nowhere (`OPEN_TREE_CLONE`), with the
+/// mounts below it if `deep`.
+///
+/// # Errors
+/// `EINVAL` (the place is not in the tree), `ENOMEM`, `ENFILE`.
+pub fn open_copy(source: &Location, deep: bool) -> Result<Arc<OpenFile>> {
+    let lock = mount::lock();
+    if !source.mount.is_in_tree() {
+        return Err(Errno::EINVAL);
+    }
+    let (top, below) = copies(source, deep)?;
+    for (twin, place) in below {
         twin.attach(&place);
+    }
+    top.loosen();
+    drop(lock);
+    open_loose(top)
+}
+
+/// Opens a mount that is attached nowhere. Unless it is attached before the open file ends, it ends
+/// with it.
+///
+/// # Errors
+/// `ENOMEM`, `ENFILE`: then it has ended.
+pub fn open_loose(mount: Arc<Mount>) -> Result<Arc<OpenFile>> {
+    mount.loosen();
+    let place = mount.root_location();
+    let file = OpenFile::new(Arc::new(Loose(Arc::clone(&mount))), place, O_PATH);
+    file.inspect_err(|_| dissolve(&mount))
+}
+
+/// Lets go of a mount that is still attached nowhere, with all below it (`dissolve_on_fput`).
+fn dissolve(mount: &Arc<Mount>) {
+    let _lock = mount::lock();
+    if mount.take_loose() {
+        mount.detach_below();
+    }
+}
+
+/// The operations of a file that has a loose mount: none, as with `O_PATH`.
+struct Loose(Arc<Mount>);
+
+impl FileOps for Loose {
+    fn traits(&self) -> Traits {
+        Traits::empty()
+    }
+
+    fn release(&self, _: &OpenFile) {
+        dissolve(&self.0);
+    }
+}
+
+/// Changes the flags of the mount at `place`, and of those below it if `deep`, all or none
+/// (`mount_setattr(2)`): `change` gives the new `MS_*` flags for the old ones.
+///
+/// # Errors
+/// `EINVAL` (no mount begins at the place), `ENOMEM`.
+pub fn set_attributes(place: &Location, deep: bool, change: impl Fn(u64) -> u64) -> Result<()> {
+    if !is_mount_root(place) {
+        return Err(Errno::EINVAL);
+    }
+    let _lock = mount::lock();
+    let mut all = alloc::vec::Vec::new();
+    growth::push(&mut all, Arc::clone(&place.mount))?;
+    let mut listed = 0;
+    while deep && let Some(mount) = all.get(listed) {
+        for child in mount.children()? {
+            growth::push(&mut all, child)?;
+        }
+        listed += 1;
+    }
+    for mount in all {
+        mount.set_flags(change(mount.flags()));
     }
     Ok(())
 }
@@ -154,19 +246,27 @@ fn hangs_below(place: &Location, mount: &Arc<Mount>) -> bool {
     }
 }
 
-fn move_mount(source: &Location, target: Location) -> Result<()> {
-    if !is_mount_root(source) || source.mount.attached().is_none() {
+/// Moves a mount, or attaches one that is loose (`do_move_mount`, fs/namespace.c).
+///
+/// # Errors
+/// `EINVAL` (no mount begins at the source; it is the root, or was unmounted; one is a directory and
+/// the other is none; the target is not in the tree), `ELOOP` (into itself), `ENOMEM`.
+pub fn move_mount(source: &Location, target: Location) -> Result<()> {
+    if !is_mount_root(source) || is_directory(source)? != is_directory(&target)? {
         return Err(Errno::EINVAL);
     }
-    if is_directory(source)? != is_directory(&target)? {
-        return Err(Errno::ENOTDIR);
-    }
     let _lock = mount::lock();
+    let is_loose = source.mount.is_loose();
+    if !is_loose && source.mount.attached().is_none() || !target.mount.is_in_tree() {
+        return Err(Errno::EINVAL);
+    }
     if hangs_below(&target, &source.mount) {
         return Err(Errno::ELOOP);
     }
     mount::reserve(1)?;
-    source.mount.detach();
+    if !source.mount.take_loose() {
+        source.mount.detach();
+    }
     source.mount.attach(&target.into_topmost());
     Ok(())
 }

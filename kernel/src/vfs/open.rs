@@ -248,6 +248,11 @@ fn operations(
     }
 }
 
+/// Opens a place as `O_PATH` does; `flags` has that flag.
+pub fn place_only(location: Location, flags: u32) -> Result<Arc<OpenFile>> {
+    OpenFile::new(Arc::new(PlaceOnly), location, flags)
+}
+
 /// The operations of a file opened with `O_PATH`: none. The calls that may use such a file do not
 /// need operations; all others refuse it before.
 struct PlaceOnly;

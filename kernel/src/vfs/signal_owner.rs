@@ -26,6 +26,7 @@ pub enum AddresseeKind {
 }
 
 /// The users of the process that asked for signals; they decide which processes may be signalled.
+/// The default is the superuser, who may signal all.
 #[derive(Clone, Copy, Default)]
 pub struct Asker {
     /// The real user.
@@ -51,6 +52,9 @@ pub trait Directory: Send + Sync {
     /// Returns the calling process.
     fn caller(&self) -> Arc<dyn Addressee>;
 
+    /// Returns the calling process, as long as it executes the program that it executes now.
+    fn calling_program(&self) -> Arc<dyn Addressee>;
+
     /// Returns the real and effective user of the caller.
     fn asker(&self) -> Asker;
 }
@@ -60,6 +64,12 @@ static DIRECTORY: Once<&'static dyn Directory> = Once::new();
 /// Registers the process layer; later calls change nothing.
 pub fn register(directory: &'static dyn Directory) {
     DIRECTORY.call_once(|| directory);
+}
+
+/// Returns the calling process, as long as it executes the program that it executes now. `ESRCH`
+/// before there are processes.
+pub fn calling_program() -> Result<Arc<dyn Addressee>> {
+    Ok(directory()?.calling_program())
 }
 
 fn directory() -> Result<&'static dyn Directory> {

@@ -18,6 +18,7 @@
 //! None here. Every operation may sleep and copies from or to the program, so none is called with a
 //! spin lock held.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -168,6 +169,13 @@ pub struct Directions {
     pub sending: bool,
 }
 
+/// A message that has its place in a socket's queue, and is sent later without fail. One that is
+/// dropped gives the place back.
+pub trait Letter: Send + Sync {
+    /// Sends it, with another last byte.
+    fn send(self: Box<Self>, last: u8);
+}
+
 /// The operations of a socket. The defaults return what Linux returns for a family without the
 /// operation. All may sleep. Addresses are the bytes of a `sockaddr`, of any length and content.
 pub trait SocketOps: Send + Sync {
@@ -229,6 +237,13 @@ pub trait SocketOps: Send + Sync {
     /// recv(2) and its relatives, with their flags. `nonblocking`: MSG_DONTWAIT or O_NONBLOCK.
     fn receive(&self, out: &mut Output<'_>, how: u32, nonblocking: bool)
     -> Result<IncomingMessage>;
+
+    /// Takes a place in the queue of the socket for a message of the kernel, and waits until there
+    /// is one (`mq_notify(2)` with `SIGEV_THREAD`).
+    fn letter(&self, bytes: Vec<u8>) -> Result<Box<dyn Letter>> {
+        let _ = bytes;
+        Err(Errno::EINVAL)
+    }
 
     /// shutdown(2).
     fn shut_down(&self, which: Directions) -> Result<()> {

@@ -1,5 +1,6 @@
 //! The per-user counts of limited objects: watches of epoll and of inotify, inotify instances,
-//! pages of pipes, descriptors in messages.
+//! pages of pipes, descriptors in messages, connections that wait to be accepted; locked
+//! segments of shared memory, and message queues of POSIX.
 //!
 //! The count of a user is found by the real user id when such an object is made, and the object
 //! keeps a reference to it: so the count that was raised is also the one that is lowered, whichever
@@ -13,6 +14,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::reclaim::growth::Grow;
 use hayate_abi::Result;
+use hayate_machine::frames;
 use hayate_machine::sync::SpinLock;
 
 /// A number that may not pass a limit.
@@ -22,7 +24,12 @@ pub struct Count(AtomicUsize);
 impl Count {
     /// Adds one unless the count is `most` already; returns whether it did.
     pub fn take(&self, most: usize) -> bool {
-        let next = |held: usize| (held < most).then_some(held + 1);
+        self.claim(1, most)
+    }
+
+    /// Adds `more` unless the count is more than `most` then; returns whether it did.
+    pub fn claim(&self, more: usize, most: usize) -> bool {
+        let next = |held: usize| held.checked_add(more).filter(|&sum| sum <= most);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).is_ok()
     }
 
@@ -42,6 +49,12 @@ impl Count {
     }
 }
 
+/// Returns the bytes of messages in flight beyond which a user gets little more: a sixteenth of
+/// memory.
+pub fn most_in_flight() -> usize {
+    frames::total() * (4096 / 16)
+}
+
 /// The counts of a user.
 #[derive(Default)]
 pub struct Holdings {
@@ -55,8 +68,14 @@ pub struct Holdings {
     pub pipe_pages: Count,
     /// Descriptors in messages between Unix-domain sockets.
     pub files_in_flight: Count,
-    /// Bytes in such messages.
+    /// Bytes in such messages, and in the queues of netlink sockets.
     pub bytes_in_flight: Count,
+    /// Bytes of connections that wait to be accepted.
+    pub unaccepted: Count,
+    /// Pages of shared memory that `SHM_LOCK` locked (`RLIMIT_MEMLOCK`).
+    pub locked_pages: Count,
+    /// Bytes of POSIX message queues (`RLIMIT_MSGQUEUE`).
+    pub message_queues: Count,
 }
 
 /// By user id, sorted.
@@ -82,6 +101,12 @@ pub fn of(user: u32) -> Result<Arc<Holdings>> {
     let holdings = Arc::new(Holdings::default());
     users.insert(place, (user, Arc::downgrade(&holdings)));
     Ok(holdings)
+}
+
+/// Returns the counts of a user; `None` for the superuser, who is not bounded, and without memory
+/// for the counts, which are few: then what is made counts for nobody.
+pub fn limited(user: u32) -> Option<Arc<Holdings>> {
+    if user == 0 { None } else { of(user).ok() }
 }
 
 /// A limit that the administrator can change; before that, it follows the size of memory.

@@ -6,6 +6,7 @@
 
 mod bases;
 mod breakpoint;
+mod debug;
 mod descriptors;
 mod fault_code;
 mod features;
@@ -21,6 +22,9 @@ pub use bases::{
     USER_END, restore_user_bases, set_user_fs_base, set_user_gs_base, user_fs_base, user_gs_base,
 };
 pub use breakpoint::{PASS, has_breakpoint, set_breakpoint};
+pub use debug::{
+    DebugRegisters, STEPPED, clear_debug_registers, load_debug_registers, take_debug_status,
+};
 #[cfg(debug_assertions)]
 pub(crate) use descriptors::kernel_stack;
 pub(crate) use descriptors::{CPU_NUMBER, init as init_descriptors, set_kernel_stack};

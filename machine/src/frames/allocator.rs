@@ -10,7 +10,7 @@ use crate::sync::{Once, SpinLock};
 use core::ops::Range;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
-use hayate_frames::{Growing, Ranges};
+use hayate_frames::{Growing, Ranges, UNIT};
 
 static BUDDY: SpinLock<Option<Growing<InTable>>> = SpinLock::new(None);
 static TOTAL: AtomicU32 = AtomicU32::new(0);
@@ -22,6 +22,9 @@ static IS_ADMINISTRATOR: Once<fn() -> bool> = Once::new();
 /// How many frames the buddy allocator had free when its lock was last released: readable without
 /// the lock.
 static LEFT: AtomicU32 = AtomicU32::new(0);
+
+/// Frames that are out of the buddy allocator while the host is told that they are unused.
+static OFFERED: AtomicU32 = AtomicU32::new(0);
 
 /// For what purpose a frame is taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,7 +40,7 @@ pub(super) enum Need {
 pub struct FrameCounts {
     /// Managed by the allocator since boot.
     pub total: usize,
-    /// Not in use, per-CPU caches included.
+    /// Not in use; those in per-CPU caches and those that the host is being told of are included.
     pub free: usize,
     /// Kept for the kernel: the part of `free` that programs cannot get.
     pub reserve: usize,
@@ -46,7 +49,7 @@ pub struct FrameCounts {
 /// Returns how much memory there is. Other processors may be taking frames meanwhile.
 pub fn counts() -> FrameCounts {
     let shared = BUDDY.lock().as_ref().map_or(0, |buddy| buddy.free_frames()) as usize;
-    let free = shared + per_cpu_cache::count();
+    let free = shared + per_cpu_cache::count() + OFFERED.load(Relaxed) as usize;
     FrameCounts {
         total: TOTAL.load(Relaxed) as usize,
         free,
@@ -323,6 +326,42 @@ pub(super) fn take_kernel_range(count: u32) -> Option<u32> {
             return first;
         }
     }
+}
+
+/// Takes out of the allocator what [`hayate_frames`] calls a run of unused units, at most `most`
+/// frames: the first one from the frame `from` on, which is then where to look next. `None`: there
+/// is none up to the end of memory, or free memory is too scarce to be without it for a moment.
+pub(super) fn offer(from: &mut u32, most: u32) -> Option<Range<u32>> {
+    loop {
+        // The lock is held for one section at a time.
+        let mut buddy = BUDDY.lock();
+        let buddy = buddy.as_mut().filter(|buddy| *from < buddy.end())?;
+        let kept = 2 * (RESERVE.load(Relaxed) + ADMINISTRATORS.load(Relaxed));
+        let spare = buddy.free_frames().saturating_sub(kept) / 2;
+        if spare < UNIT {
+            return None;
+        }
+        if let Some(run) = buddy.offer(from, most.min(spare)) {
+            OFFERED.fetch_add(run.len() as u32, Relaxed);
+            LEFT.store(buddy.free_frames(), Relaxed);
+            return Some(run);
+        }
+    }
+}
+
+/// Gives back what [`offer`] took.
+pub(super) fn restore(run: Range<u32>, told: bool) {
+    let count = run.len() as u32;
+    if let Some(buddy) = BUDDY.lock().as_mut() {
+        buddy.restore(run, told);
+        LEFT.store(buddy.free_frames(), Relaxed);
+    }
+    OFFERED.fetch_sub(count, Relaxed);
+}
+
+/// Returns how many free frames the host was told of and may have taken.
+pub fn given_back() -> usize {
+    BUDDY.lock().as_ref().map_or(0, |buddy| buddy.told_frames()) as usize
 }
 
 /// Zeroes one frame ahead if this processor's cache of zeroed frames is not full; returns whether

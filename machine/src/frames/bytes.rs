@@ -183,3 +183,45 @@ pub(super) fn copy(to: *mut u8, from: *const u8, len: usize) {
              options(nostack, preserves_flags));
     }
 }
+
+/// Returns the sum of bytes as little-endian words of 64 bits, the last filled up with zeroes, with
+/// the carry of each addition added below: the sum of the Internet's checksum (RFC 1071) in wide
+/// words. The caller gives a range inside contiguous frames.
+pub(super) fn sum(from: *const u8, len: usize) -> u64 {
+    let mut last = [0; 8];
+    copy(last.as_mut_ptr(), from.wrapping_add(len & !7), len & 7);
+    let last = u64::from_le_bytes(last);
+    if cfg!(miri) {
+        let plus = |sum: u64, word: u64| {
+            let (sum, carry) = sum.overflowing_add(word);
+            sum + u64::from(carry)
+        };
+        return (0..len / 8).fold(last, |sum, at| {
+            // SAFETY: a word of the caller's range.
+            plus(sum, unsafe { from.cast::<u64>().add(at).read_unaligned() })
+        });
+    }
+    let mut sum = last;
+    // SAFETY: the loops read `len / 64` times eight words and then the further whole words of the
+    // caller's range. `dec` and `lea` leave the carry alone, which each `adc` takes on; `test`
+    // clears it.
+    unsafe {
+        asm!("test {blocks}, {blocks}", "jz 3f",
+             "2:",
+             ".irp at, 0, 8, 16, 24, 32, 40, 48, 56",
+             "adc {sum}, [{from} + \\at]",
+             ".endr",
+             "lea {from}, [{from} + 64]", "dec {blocks}", "jnz 2b",
+             "adc {sum}, 0",
+             "3:", "test {words}, {words}", "jz 5f",
+             "4:",
+             "adc {sum}, [{from}]",
+             "lea {from}, [{from} + 8]", "dec {words}", "jnz 4b",
+             "adc {sum}, 0",
+             "5:",
+             sum = inout(reg) sum, from = inout(reg) from => _,
+             blocks = inout(reg) len / 64 => _, words = inout(reg) len / 8 % 8 => _,
+             options(nostack, readonly));
+    }
+    sum
+}

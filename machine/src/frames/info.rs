@@ -19,7 +19,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use hayate_frames::{Clear, Link, SECTION, Table};
 
 /// The record of one frame. The meaning of `tag` and `data` depends on what the frame is used for.
-/// A free frame: links of the buddy allocator. A page table: its occupancy. A large page
+/// A free frame: links of the buddy allocator, and the mark of its unit. A page table: its occupancy. A large page
 /// ([`crate::paging`]): the number of entries that map it, and the link of the list of deferred
 /// frees. A slab of the heap: see there. Any other frame: nothing.
 #[repr(C, align(16))]
@@ -40,6 +40,26 @@ static END: AtomicU32 = AtomicU32::new(0);
 /// The pages of the table that do not exist, first and end: the frames that they would describe are
 /// not memory.
 static GAP: [AtomicU32; 2] = [AtomicU32::new(0), AtomicU32::new(0)];
+
+/// How many free frames, in units that the host can have, it was not told of: readable without the
+/// allocator's lock.
+static UNTOLD: AtomicU32 = AtomicU32::new(0);
+
+/// How many of them it was told of.
+static TOLD: AtomicU32 = AtomicU32::new(0);
+
+/// Returns how many free frames, in units that the host can have, it was not told of.
+#[inline]
+pub fn untold() -> u32 {
+    UNTOLD.load(Relaxed)
+}
+
+/// Returns how many free frames there are in units that the host can have, told of or not. Two
+/// loads, which may meet a change in between.
+#[inline]
+pub fn in_units() -> u32 {
+    UNTOLD.load(Relaxed).wrapping_add(TOLD.load(Relaxed))
+}
 
 /// Number of infos in a page.
 const INFOS: u32 = (PAGE_SIZE / size_of::<FrameInfo>()) as u32;
@@ -130,6 +150,11 @@ impl Table for InTable {
         let info = unsafe { info(frame) };
         info.data.store(u64::from(link.next) | u64::from(link.prev) << 32, Relaxed);
         info.tag.store(link.state, Relaxed);
+    }
+
+    fn note_units(&mut self, untold: u32, told: u32) {
+        UNTOLD.store(untold, Relaxed);
+        TOLD.store(told, Relaxed);
     }
 }
 

@@ -22,8 +22,8 @@
 //! with interrupts off and need no lock.
 //!
 //! Layers, lowest first: [`mod@info`], [`bytes`], [`deferred`], [`per_cpu_cache`], [`allocator`],
-//! [`frame`], [`content`], [`block`], [`run`]. Nothing here knows of page tables: the module that defers the
-//! free of frames registers how to free them ([`deferred`]).
+//! [`frame`], [`content`], [`block`], [`run`], [`unused`], [`lent`]. Nothing here knows of page
+//! tables: the module that defers the free of frames registers how to free them ([`deferred`]).
 //!
 //! Road not taken: compound pages with one count for a large block. The entries that map a large
 //! page hold one reference to each of its 512 frames instead (`paging/large.rs`): it can then be
@@ -36,15 +36,21 @@ mod content;
 pub(crate) mod deferred;
 mod frame;
 mod info;
+mod lent;
 mod per_cpu_cache;
 mod run;
+mod unused;
 
 pub use allocator::{
-    FrameCounts, counts, is_low, is_plentiful, is_scarce, keep_for_administrators, prepare, total,
+    FrameCounts, counts, given_back, is_low, is_plentiful, is_scarce, keep_for_administrators,
+    prepare, total,
 };
 pub(crate) use allocator::{adopt, allocate_kernel, give_run, give_zeroed, init};
 pub use block::Block;
 pub(crate) use bytes::{copy_numbered, direct, physical, zero as zero_numbered};
 pub use frame::Frame;
 pub(crate) use info::{FrameInfo, extend, info};
+pub use info::{in_units, untold};
+pub use lent::{LENT, Lent};
 pub use run::{RUN, Run};
+pub use unused::Unused;

@@ -9,9 +9,10 @@
 //! nothing, because memory is scarce or scattered, takes single frames.
 
 use super::allocator;
-use super::bytes::{bytes, copy};
+use super::bytes::{bytes, copy, sum};
 use super::frame::Frame;
 use crate::layout::{FRAME_NUMBERS, PAGE_SHIFT, PAGE_SIZE};
+use alloc::vec::Vec;
 use core::mem::ManuallyDrop;
 use core::num::NonZeroU32;
 
@@ -66,6 +67,28 @@ impl Run {
         let len = to.len().min(self.size() - offset);
         copy(to.as_mut_ptr(), self.pointer().wrapping_add(offset), len);
         len
+    }
+
+    /// Appends `count` bytes from `offset` to a list, which has room for them. Returns whether the
+    /// list has the room, and the run the bytes.
+    #[must_use]
+    pub fn append_to(&self, list: &mut Vec<u8>, offset: usize, count: usize) -> bool {
+        let is_inside = offset <= self.size() && count <= self.size() - offset;
+        let room = list.spare_capacity_mut();
+        if !is_inside || room.len() < count {
+            return false;
+        }
+        copy(room.as_mut_ptr().cast(), self.pointer().wrapping_add(offset), count);
+        // SAFETY: so many bytes of the list's room were written.
+        unsafe { list.set_len(list.len() + count) };
+        true
+    }
+
+    /// Returns the sum of `count` bytes from `offset`, as many of them as there are, as
+    /// little-endian words of 64 bits with the carries added below (RFC 1071).
+    pub fn sum(&self, offset: usize, count: usize) -> u64 {
+        let offset = offset.min(self.size());
+        sum(self.pointer().wrapping_add(offset), count.min(self.size() - offset))
     }
 
     /// Copies bytes in, to `offset`. Returns the number of bytes, which is less than `from.len()`

@@ -133,6 +133,19 @@ impl TableEntry {
         self.0 & bits == bits
     }
 
+    /// Whether both entries lead to the same frame, as pages of one size or as tables.
+    #[inline]
+    pub fn is_same_place(self, other: TableEntry) -> bool {
+        const PLACE: u64 = TableEntry::ADDRESS | TableEntry::LARGE;
+        !self.is_none() && !other.is_none() && (self.0 ^ other.0) & PLACE == 0
+    }
+
+    /// Returns the entry for one small page of the large page that this entry maps.
+    #[inline]
+    pub fn part(self, index: usize) -> TableEntry {
+        TableEntry((self.0 & !Self::LARGE) + ((index as u64) << PAGE_SHIFT))
+    }
+
     /// The frame's number.
     #[inline]
     pub fn number(self) -> u32 {

@@ -26,8 +26,8 @@
 //!
 //! Layers, lowest first: [`entry`], [`table`], [`usage`], [`run`], [`large`], [`page`], [`share`],
 //! [`teardown`], [`gather`], [`own`], [`kernel`], [`loaded`], [`slot`], [`edit`]; then what builds
-//! on an edit ([`change`], [`collapse`], [`attach`], [`restore`], [`end`]), [`page_table`] and
-//! [`supervisor`].
+//! on an edit ([`change`], [`collapse`], [`attach`], [`restore`], [`end`], [`frozen`]),
+//! [`page_table`] and [`supervisor`].
 //!
 //! Road not taken: the `x86_64` crate's mapper. It tracks neither occupancy nor counts nor sharing,
 //! and walks each page from the root.
@@ -38,6 +38,7 @@ mod collapse;
 mod edit;
 mod end;
 mod entry;
+mod frozen;
 mod gather;
 pub(crate) mod kernel;
 mod large;
@@ -57,6 +58,7 @@ mod usage;
 pub use attach::Prebuilt;
 pub use edit::Edit;
 pub use entry::{Access, PageKind};
+pub use frozen::{Frozen, Place};
 pub use kernel::zero_frame;
 pub use large::count as large_pages;
 pub use loaded::deactivate;

@@ -26,7 +26,7 @@ use crate::layout::USER_END;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 /// Adds the references that a copy of `entry` in a table of `level` holds.
-fn count_up(entry: TableEntry, level: u8) {
+pub(super) fn count_up(entry: TableEntry, level: u8) {
     if level == 0 {
         if entry.is_counted() {
             entry.info().refs.fetch_add(1, Relaxed);
@@ -42,7 +42,7 @@ fn count_up(entry: TableEntry, level: u8) {
 
 /// Returns what an entry becomes when two tables hold it.
 #[inline]
-fn protected(entry: TableEntry, level: u8) -> TableEntry {
+pub(super) fn protected(entry: TableEntry, level: u8) -> TableEntry {
     if level == 0 || entry.has(TableEntry::LARGE) {
         // Dirty is set for the reason that `TableEntry::with` gives.
         let dirty = entry.0 & !TableEntry::WRITE | TableEntry::DIRTY;

@@ -205,9 +205,10 @@ impl<'e, 'a> Slot<'e, 'a> {
         Some(entry)
     }
 
-    /// Maps here what [`take`](Self::take) took out elsewhere in the space.
+    /// Maps here what [`take`](Self::take) took out elsewhere in the space. Here it is another
+    /// page, so it counts as written.
     pub(super) fn put(&mut self, entry: TableEntry) {
-        self.table.fill(self.index, entry);
+        self.table.fill(self.index, TableEntry(entry.0 | TableEntry::DIRTY));
     }
 
     /// Returns a reference to the frame of the (small) page that is mapped here.

@@ -200,6 +200,29 @@ impl Table {
         }
     }
 
+    /// Calls `visit` with the index and both entries wherever this table and another one, if there
+    /// is one, differ.
+    #[inline]
+    pub fn beside(
+        self,
+        other: Option<Table>,
+        mut visit: impl FnMut(usize, TableEntry, TableEntry),
+    ) {
+        static NOTHING: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
+        let mut groups = self.groups() | other.map_or(0, Table::groups);
+        while groups != 0 {
+            let group = groups.trailing_zeros() as usize;
+            groups &= groups - 1;
+            let others = other.map_or(&NOTHING, |other| other.group(group));
+            for (within, (slot, other)) in self.group(group).iter().zip(others).enumerate() {
+                let (own, other) = (slot.load(Relaxed), other.load(Relaxed));
+                if own != other {
+                    visit(group * 8 + within, TableEntry(own), TableEntry(other));
+                }
+            }
+        }
+    }
+
     /// Returns the first occupied entry and its index.
     #[inline]
     pub fn first(self) -> Option<(usize, TableEntry)> {

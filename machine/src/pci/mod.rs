@@ -11,6 +11,7 @@
 
 mod assign;
 mod function;
+mod line;
 mod msix;
 mod ports;
 
@@ -20,6 +21,7 @@ use pci_types::{HeaderType, PciAddress, PciHeader, PciPciBridgeHeader};
 
 use ports::Ports;
 
+pub(crate) use function::Enabled;
 pub use function::Function;
 pub use msix::Msix;
 

@@ -26,6 +26,19 @@ pub fn set_call(number: usize, call: Call) {
     }
 }
 
+/// Serves one system call as the entry does: by the function of its number, or by the handler of
+/// system calls. Returns the result, which the caller puts into the frame.
+pub(super) fn serve_by_table(regs: &mut UserRegs) -> i64 {
+    // SAFETY: the table consists of words in the kernel's data, written and read atomically.
+    let entry = unsafe { &hayate_calls }.get(regs.orig_rax as usize);
+    let code =
+        entry.map_or(hayate_call_any as *const () as u64, |entry| entry.load(Ordering::Acquire));
+    // SAFETY: only `set_call` and `forget_calls` store there: functions of this type, and the stub
+    // that does the same.
+    let call: Call = unsafe { core::mem::transmute(code as usize as *const ()) };
+    call(regs)
+}
+
 /// Makes the handler of system calls serve all numbers.
 pub(super) fn forget_calls() {
     // SAFETY: as above.

@@ -29,6 +29,7 @@
 //! ([`check_stack`](super::check_stack)).
 
 use super::calls::CALLS;
+use super::guard::LSTAR;
 use super::regs::UserRegs;
 use crate::cpu;
 use crate::layout::PAGE_SIZE;
@@ -48,14 +49,19 @@ hayate_syscall_entry:
 "#,
     build_call_frame!("user_ds", "user_cs"),
     r#"
+.globl hayate_unguarded_call
+hayate_unguarded_call:
     cmp rax, {calls}
     jae 7f
     call [hayate_calls + rax*8]
     mov [rsp + {at_rax}], rax
+.globl hayate_syscall_exit
 hayate_syscall_exit:
     // The result is in the frame and in rax.
     cmp dword ptr gs:[hayate_attention], 0
     jne hayate_slow_exit
+.globl hayate_fast_exit
+hayate_fast_exit:
     mov rcx, [rsp + {at_rip}]
     mov r11, rcx
     shr r11, 47
@@ -101,6 +107,7 @@ hayate_user_start:
 hayate_user_exit:
     cmp dword ptr gs:[hayate_attention], 0
     je hayate_iret_exit
+.globl hayate_slow_exit
 hayate_slow_exit:
     xor ebp, ebp
     mov rdi, rsp
@@ -279,9 +286,6 @@ pub(super) fn vector_address(vector: u8) -> u64 {
     // SAFETY: only the address is taken.
     unsafe { &raw const hayate_vectors[usize::from(vector)] as u64 }
 }
-
-/// The register that holds where `syscall` goes.
-pub(super) const LSTAR: u32 = 0xc000_0082;
 
 /// Returns the address of the entry of system calls from user mode.
 pub(super) fn syscall_address() -> u64 {

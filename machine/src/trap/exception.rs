@@ -1,10 +1,10 @@
 //! The Rust functions that the stubs call for exceptions and interrupts.
 
-use super::fixup;
 use super::handlers::{FaultOutcome, PageFault, check_stack, handlers};
 use super::regs::UserRegs;
+use super::{fixup, guard, traced};
 use crate::apic::{RESCHEDULE_VECTOR, SHOOTDOWN_VECTOR, SPURIOUS_VECTOR, TIMER_VECTOR};
-use crate::attention::{self, FULL_RETURN, NO_TSC};
+use crate::attention::{self, FULL_RETURN, GUARDED, NO_TSC, TRACED};
 use crate::cpu::{self, FaultCode, Word};
 use crate::{apic, interrupt, mailbox, per_cpu, time};
 
@@ -24,15 +24,29 @@ pub fn take_last_fault() -> u64 {
 /// Runs the attention loop before a return to user mode.
 pub(super) extern "C" fn attend(regs: &mut UserRegs) {
     check_stack();
-    while attention::get() & !(FULL_RETURN | NO_TSC) != 0 {
+    const STAYING: u64 = NO_TSC | GUARDED | TRACED;
+    while attention::get() & !(FULL_RETURN | STAYING) != 0 {
         match handlers() {
             Some(handlers) => (handlers.attention)(regs),
             None => attention::clear(u64::MAX),
         }
     }
     attention::clear(FULL_RETURN);
+    if attention::get() & STAYING != 0 {
+        prepare_return();
+    }
+}
+
+/// Prepares the processor for a program that not every program is like.
+#[cold]
+fn prepare_return() {
     if attention::get() & NO_TSC != 0 {
         cpu::forbid_tsc();
+    }
+    if attention::get() & TRACED != 0 {
+        traced::enter();
+    } else if attention::get() & GUARDED != 0 {
+        guard::load();
     }
 }
 

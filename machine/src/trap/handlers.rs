@@ -65,6 +65,11 @@ pub struct Handlers {
     /// Called again until the word (apart from [`FULL_RETURN`](crate::attention::FULL_RETURN)) is
     /// zero. May sleep.
     pub attention: fn(&mut UserRegs),
+    /// A system call of a program with [`TRACED`](crate::attention::TRACED): as `syscall`.
+    pub traced_call: fn(&mut UserRegs),
+    /// This CPU returns to a program with [`TRACED`](crate::attention::TRACED) now: loads its debug
+    /// registers. Must not sleep.
+    pub traced_return: fn(),
 }
 
 static HANDLERS: Once<Handlers> = Once::new();

@@ -7,7 +7,7 @@
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
-use super::{entry, supervisor};
+use super::{entry, guard, supervisor};
 use crate::cpu;
 
 struct Table(UnsafeCell<[[u64; 2]; 256]>);
@@ -73,7 +73,8 @@ pub(super) fn load_entries(supervisor: bool) {
     let entry = if supervisor { supervisor::syscall_address() } else { entry::syscall_address() };
     load_table(if supervisor { &SUPERVISOR } else { &TABLE });
     // SAFETY: the register exists on every 64-bit CPU; the value is an entry stub's address.
-    unsafe { cpu::write_msr(entry::LSTAR, entry) };
+    unsafe { cpu::write_msr(guard::LSTAR, entry) };
+    guard::forget();
 }
 
 /// Replaces `clac` in the stubs by a nop, before the kernel's text becomes read-only.

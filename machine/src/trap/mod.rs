@@ -16,16 +16,19 @@ mod calls;
 mod entry;
 mod exception;
 mod fixup;
+mod guard;
 mod handlers;
 mod idt;
 #[cfg(debug_assertions)]
 pub mod origin;
 mod regs;
 mod supervisor;
+mod traced;
 mod word_call;
 
 pub use crate::attention::{
-    self, FIRST_FREE, FULL_RETURN, INTERRUPTED, MEMORY, NO_TSC, RESCHEDULE, is_supervisor,
+    self, FIRST_FREE, FULL_RETURN, GUARDED, INTERRUPTED, MEMORY, NO_TSC, RESCHEDULE, TRACED,
+    is_supervisor,
 };
 pub use crate::cpu::FaultCode;
 #[doc(hidden)]
@@ -34,6 +37,7 @@ pub use calls::{Call, set_call};
 pub(crate) use entry::{init_syscalls, user_start_address};
 pub use exception::take_last_fault;
 pub(crate) use fixup::sort as sort_fixups;
+pub use guard::set_guard;
 pub use handlers::{
     FaultOutcome, Handlers, PageFault, check_stack, register, serve_syscall, set_syscall_handler,
 };
@@ -41,6 +45,7 @@ pub(crate) use idt::{load as load_idt, patch_out_clac};
 pub use regs::UserRegs;
 pub(crate) use supervisor::start_address as supervisor_start_address;
 pub use supervisor::{BEHIND, Gate, OwnGate, gate_address, set_gate, set_supervisor_handler};
+pub use traced::serve_call;
 
 /// Sets the interrupt tables up and loads the first one; called once, on the first CPU.
 pub(crate) fn init() {

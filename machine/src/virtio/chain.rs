@@ -10,8 +10,9 @@ use core::mem::ManuallyDrop;
 use core::ops::Deref;
 use core::ptr::NonNull;
 
-use crate::frames::{self, Frame, Run};
+use crate::frames::{self, Frame, Lent, Run, Unused};
 use crate::layout::PAGE_SIZE;
+use smallvec::SmallVec;
 
 /// A contiguous range of memory that a device reads or writes.
 #[derive(Debug)]
@@ -37,6 +38,10 @@ pub enum Piece {
         /// How many bytes.
         length: usize,
     },
+    /// Memory that is not in use, all of it: for a device that takes it away.
+    Unused(Unused),
+    /// The list of frames that the host gets, or gives back.
+    Lent(Lent),
 }
 
 /// Bytes of the heap that a device may read or write while they are with it.
@@ -98,7 +103,8 @@ impl Piece {
     fn is_usable(&self) -> bool {
         match self {
             Self::Bytes(bytes) => !crate::scattered::holds(bytes.memory.addr().get()),
-            Self::Frame { .. } | Self::Run { .. } => true,
+            Self::Lent(lent) => !crate::scattered::holds(lent.numbers().as_ptr().addr()),
+            Self::Frame { .. } | Self::Run { .. } | Self::Unused(_) => true,
         }
     }
 
@@ -117,16 +123,25 @@ impl Piece {
                 let offset = (*offset).min(run.size());
                 (run.address() + offset as u64, (*length).min(run.size() - offset))
             }
+            Self::Unused(memory) => (memory.address(), memory.size()),
+            // An empty list may have no memory.
+            Self::Lent(lent) if lent.count() == 0 => (0, 0),
+            // In the direct map: `is_usable`.
+            Self::Lent(lent) => (frames::physical(lent.numbers().as_ptr()), lent.numbers().len()),
         }
     }
 }
+
+/// The pieces of a request. Most have one or two, which need no memory of their own: the buffer of
+/// a packet to come, the headers and the data of one that goes.
+pub type Pieces = SmallVec<[Piece; 2]>;
 
 /// A request: pieces for the device to read, then pieces for it to write.
 #[derive(Debug, Default)]
 pub struct Chain {
     /// Identifies the request to the driver when it comes back.
     pub token: u64,
-    pieces: Vec<Piece>,
+    pieces: Pieces,
     readable: usize,
 }
 
@@ -176,34 +191,33 @@ impl Chain {
     }
 
     /// Takes the pieces out.
-    pub fn into_pieces(self) -> Vec<Piece> {
+    pub fn into_pieces(self) -> Pieces {
         self.pieces
     }
 
     /// Returns the ranges of physical memory as the device sees them: address, length, whether it
     /// writes. Contiguous pieces become one range.
     pub(super) fn stretches(&self) -> impl Iterator<Item = (u64, u32, bool)> {
-        let mut pieces = self
-            .pieces
-            .iter()
-            .enumerate()
-            .map(|(index, piece)| {
-                let (address, length) = piece.place();
-                (address, length as u32, index >= self.readable)
-            })
-            .filter(|&(_, length, _)| length != 0)
-            .peekable();
+        let mut at = 0;
         core::iter::from_fn(move || {
-            let (address, mut length, writes) = pieces.next()?;
-            while let Some(&(next, more, same)) = pieces.peek()
-                && next == address + u64::from(length)
-                && same == writes
-                && let Some(sum) = length.checked_add(more)
-            {
-                length = sum;
-                pieces.next();
+            let (mut stretch, mut following) = (None, self.pieces.get(at));
+            while let Some(piece) = following {
+                let (address, length) = piece.place();
+                let (length, writes) = (length as u32, at >= self.readable);
+                match stretch {
+                    _ if length == 0 => {}
+                    None => stretch = Some((address, length, writes)),
+                    Some((first, before, same)) => {
+                        let sum = before.checked_add(length);
+                        let joins = address == first + u64::from(before) && writes == same;
+                        let Some(sum) = sum.filter(|_| joins) else { break };
+                        stretch = Some((first, sum, writes));
+                    }
+                }
+                at += 1;
+                following = self.pieces.get(at);
             }
-            Some((address, length, writes))
+            stretch
         })
     }
 }

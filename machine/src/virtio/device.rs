@@ -14,6 +14,7 @@ pub mod kind {
     pub const BLOCK: u32 = 2;
     pub const CONSOLE: u32 = 3;
     pub const ENTROPY: u32 = 4;
+    pub const BALLOON: u32 = 5;
     pub const PMEM: u32 = 27;
 }
 
@@ -88,6 +89,7 @@ pub(super) trait Transport: Send + Sync {
     fn generation(&self) -> u32;
     fn config8(&self, offset: usize) -> u8;
     fn config32(&self, offset: usize) -> u32;
+    fn set_config32(&self, offset: usize, value: u32);
 }
 
 /// A virtio device.
@@ -209,6 +211,15 @@ impl Device {
     /// [`connect`](Self::connect).
     pub fn may_have_changed(&self) -> bool {
         self.transport.may_have_changed()
+    }
+
+    /// Tells a balloon's device how many frames the host has (`actual`, virtio 1.2, 5.5.4). Other
+    /// kinds of devices are told nothing.
+    pub fn set_balloon_size(&self, frames: u32) {
+        const ACTUAL: usize = 4;
+        if self.kind() == kind::BALLOON {
+            self.transport.set_config32(ACTUAL, frames);
+        }
     }
 
     /// Reads the device's configuration with `read`, repeatedly until it has not changed meanwhile.

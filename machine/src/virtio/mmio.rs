@@ -217,4 +217,8 @@ impl Transport for Mmio {
     fn config32(&self, offset: usize) -> u32 {
         self.registers.read(register::CONFIG + offset)
     }
+
+    fn set_config32(&self, offset: usize, value: u32) {
+        self.registers.write(register::CONFIG + offset, value);
+    }
 }

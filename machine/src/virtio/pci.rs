@@ -2,13 +2,15 @@
 
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::device::{Device, Transport};
 use super::queue::Bell;
 use crate::interrupt::{self, Handler};
 use crate::mmio::Registers;
-use crate::pci::{Function, Msix, functions};
+use crate::pci::{Enabled, Function, Msix, functions};
 use crate::sync::SpinLock;
 
 const VENDOR: u16 = 0x1af4;
@@ -46,8 +48,13 @@ struct Pci {
     notify_multiplier: u32,
     /// The device's own configuration; a device may have none.
     device: Option<Registers>,
-    /// A device without MSI-X is polled, if its driver can do that.
+    /// A device without MSI-X has an interrupt line, or is polled if its driver can do that.
     msix: Option<SpinLock<Msix>>,
+    /// The function, for its line, and the status of its interrupt, which is cleared by reading it.
+    line: (Enabled, Option<Registers>),
+    /// Whether there was an interrupt for a change of configuration; at a line only, elsewhere any
+    /// interrupt may be for one.
+    changed: Option<Arc<AtomicBool>>,
     /// Makes the selection of a queue or feature word and the access that follows one step.
     select: SpinLock<()>,
 }
@@ -78,7 +85,7 @@ pub(super) fn devices() -> Vec<Device> {
 impl Pci {
     fn new(function: &Function, kind: u32) -> Option<Self> {
         let enabled = function.enable()?;
-        let (mut common, mut notify, mut device) = (None, None, None);
+        let (mut common, mut notify, mut device, mut status) = (None, None, None, None);
         let mut notify_multiplier = 0;
         for at in function.vendor_capabilities() {
             let slot = function.read(at + 4) as u8;
@@ -91,19 +98,44 @@ impl Pci {
                     notify = map();
                     notify_multiplier = function.read(at + 16);
                 }
+                3 if status.is_none() => status = map(),
                 4 if device.is_none() => device = map(),
                 _ => {}
             }
         }
+        let msix = enabled.msix().map(SpinLock::new);
+        let changed = msix.is_none().then(|| Arc::new(AtomicBool::new(false)));
         Some(Self {
             kind,
             common: common?,
             notify: notify?,
             notify_multiplier,
             device,
-            msix: enabled.msix().map(SpinLock::new),
+            msix,
+            line: (enabled, status),
+            changed,
             select: SpinLock::new(()),
         })
+    }
+}
+
+impl Pci {
+    /// Calls `handler` at the interrupts of the function's line (4.1.4.5).
+    fn connect_line(&self, handler: Handler) -> bool {
+        /// The bit of the status that stands for a change of configuration.
+        const CHANGE: u8 = 2;
+        let (Some(status), Some(changed)) = (self.line.1, &self.changed) else { return false };
+        let changed = Arc::clone(changed);
+        self.line.0.connect_line(Box::new(move || {
+            // Reading it lowers the line.
+            let status = status.read8(0);
+            if status & CHANGE != 0 {
+                changed.store(true, Ordering::Relaxed);
+            }
+            if status != 0 {
+                handler();
+            }
+        }))
     }
 }
 
@@ -170,7 +202,7 @@ impl Transport for Pci {
     }
 
     fn connect(&self, handler: Handler) -> bool {
-        let Some(msix) = &self.msix else { return false };
+        let Some(msix) = &self.msix else { return self.connect_line(handler) };
         let Some(vector) = interrupt::attach(handler) else { return false };
         msix.lock().route(0, vector, 0);
         let _guard = self.select.lock();
@@ -198,6 +230,10 @@ impl Transport for Pci {
         done
     }
 
+    fn may_have_changed(&self) -> bool {
+        self.changed.as_ref().is_none_or(|changed| changed.swap(false, Ordering::Relaxed))
+    }
+
     fn generation(&self) -> u32 {
         self.common.read8(common::GENERATION).into()
     }
@@ -208,5 +244,11 @@ impl Transport for Pci {
 
     fn config32(&self, offset: usize) -> u32 {
         self.device.map_or(u32::MAX, |device| device.read(offset))
+    }
+
+    fn set_config32(&self, offset: usize, value: u32) {
+        if let Some(device) = &self.device {
+            device.write(offset, value);
+        }
     }
 }

@@ -57,6 +57,8 @@ impl Bell {
 pub struct Queue {
     memory: ManuallyDrop<Block>,
     size: u16,
+    /// Offsets of the available and the used ring in the memory, and of the end.
+    rings: (usize, usize, usize),
     bell: Bell,
     /// Whether [`EVENT_INDEX`] was negotiated.
     events: bool,
@@ -94,6 +96,7 @@ impl Queue {
         Some(Self {
             memory: ManuallyDrop::new(memory),
             size,
+            rings: layout(size),
             bell,
             events,
             next,
@@ -108,7 +111,7 @@ impl Queue {
 
     /// Physical addresses of the descriptors, the available and the used ring.
     pub(super) fn parts(&self) -> [u64; 3] {
-        let (available, used, _) = layout(self.size);
+        let (available, used, _) = self.rings;
         let base = self.memory.address();
         [base, base + available as u64, base + used as u64]
     }
@@ -120,7 +123,7 @@ impl Queue {
             // The count that is furthest away: it is passed after 65,535 further answers.
             self.set_event(self.taken.wrapping_sub(1));
         } else {
-            let (available, _, _) = layout(self.size);
+            let (available, _, _) = self.rings;
             self.write(available, NO_INTERRUPT);
         }
     }
@@ -136,7 +139,7 @@ impl Queue {
     /// at least), and whether they are. A device without [`EVENT_INDEX`] interrupts at each answer.
     #[must_use]
     pub fn listen_after(&mut self, answers: u16) -> bool {
-        let (available, used, _) = layout(self.size);
+        let (available, used, _) = self.rings;
         let answers = answers.max(1);
         if self.events {
             self.set_event(self.taken.wrapping_add(answers - 1));
@@ -151,7 +154,7 @@ impl Queue {
 
     /// Writes the count of answers at which the device is to interrupt: behind the available ring.
     fn set_event(&mut self, count: u16) {
-        let (available, _, _) = layout(self.size);
+        let (available, _, _) = self.rings;
         self.write(available + 4 + 2 * usize::from(self.size), count);
     }
 
@@ -191,30 +194,37 @@ impl Queue {
     /// Gives a chain to the device. Returns the chain if it does not fit at present, or is empty.
     /// The device sees it after [`notify`](Self::notify).
     pub fn give(&mut self, chain: Chain) -> Result<(), Chain> {
-        let count = chain.stretches().count();
-        if count == 0 || count > usize::from(self.free_count) {
+        let room = usize::from(self.free_count);
+        // Contiguous pieces share a descriptor, so that there are no more than pieces.
+        if chain.pieces().len() > room && chain.stretches().count() > room {
             return Err(chain);
         }
         let head = self.free;
         let mut index = head;
-        let mut left = count;
-        for (address, length, writes) in chain.stretches() {
+        let mut stretches = chain.stretches();
+        let mut next = stretches.next();
+        if next.is_none() {
+            drop(stretches);
+            return Err(chain);
+        }
+        while let Some((address, length, writes)) = next {
+            next = stretches.next();
             index = self.free;
-            left -= 1;
             let following = self.next[usize::from(index)];
-            let flags = if writes { WRITE } else { 0 } | if left > 0 { NEXT } else { 0 };
+            let flags = if writes { WRITE } else { 0 } | if next.is_some() { NEXT } else { 0 };
             let place = usize::from(index) * DESCRIPTOR;
             self.write(place, address);
             self.write(place + 8, length);
             self.write(place + 12, flags);
-            self.write(place + 14, if left > 0 { following } else { 0 });
+            self.write(place + 14, if next.is_some() { following } else { 0 });
             self.free = following;
+            self.free_count -= 1;
         }
-        self.free_count -= count as u16;
+        drop(stretches);
         // The last descriptor's link marks the end of the chain, for `take`.
         self.next[usize::from(index)] = u16::MAX;
         self.waiting[usize::from(head)] = Some(chain);
-        let (available, _, _) = layout(self.size);
+        let (available, _, _) = self.rings;
         let slot = usize::from(self.given & (self.size - 1));
         self.write(available + 4 + 2 * slot, head);
         self.given = self.given.wrapping_add(1);
@@ -233,7 +243,7 @@ impl Queue {
         // The count must be visible before the device's flag is read, or driver and device could
         // both miss the other's write.
         fence(Ordering::SeqCst);
-        let (_, used, end) = layout(self.size);
+        let (_, used, end) = self.rings;
         let wanted = if self.events {
             // The device wants to hear of the chain of this number, behind the used ring. Is it one
             // of those since the last notification?
@@ -249,7 +259,7 @@ impl Queue {
 
     /// Takes back a chain that the device has finished, and the number of bytes that it wrote.
     pub fn take(&mut self) -> Option<(Chain, u32)> {
-        let (_, used, _) = layout(self.size);
+        let (_, used, _) = self.rings;
         loop {
             if self.read::<u16>(used + 2) == self.taken {
                 return None;
@@ -279,7 +289,7 @@ impl Queue {
 
     /// Whether [`take`](Self::take) would return a chain.
     pub fn has_answers(&self) -> bool {
-        let (_, used, _) = layout(self.size);
+        let (_, used, _) = self.rings;
         self.read::<u16>(used + 2) != self.taken
     }
 }

@@ -14,9 +14,10 @@ Examples:
   ./hayate explain --recycle none -- bash -c true
   ./hayate explain --time -- perl -e 1
 
-The program is started twice in a fresh machine. What it writes passes through; the table goes to
-standard error. Standard input is the first start's, the second finds what that left of it. One
-processor; numbers are instructions of the guest, the same in every run, unless --time is given.
+The program is started twice in a fresh machine, and then with images (docs/images.md) until a
+start begins at one, at most eight times. What it writes passes through; the table goes to standard
+error. Standard input is the first start's, the others find what that left of it. One processor;
+numbers are instructions of the guest, the same in every run, unless --time is given.
 docs/explain.md says what each line means.
 
 Exit status:

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use hayate_cli::arguments::network::{Net, Network};
-use hayate_cli::arguments::{Accel, Board, Machine, Profile};
+use hayate_cli::arguments::{Accel, Board, Machine, Monitor, Profile};
 use hayate_cli::compile;
 use hayate_cli::failure::{self, Failure};
 use hayate_cli::guest::log::Sink;
@@ -314,6 +314,8 @@ impl Setup {
             environment: vec![b"PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_vec(), b"LANG=C".to_vec()],
             directory: None,
             user: (0, 0),
+            account: None,
+            stop_signal: None,
             hostname: "measured".into(),
             root,
             mounts,
@@ -363,6 +365,7 @@ impl Setup {
             qemu: system.qemu.iter().map(Into::into).collect(),
             kernel: self.kernel.clone().filter(|_| !system.linux),
             background: false,
+            vmm: Monitor::Qemu,
             linux: system.linux,
             profile: self.profile,
         }

@@ -7,7 +7,8 @@
 //!
 //! [`describe`] reads the description, [`results`] holds the results, [`grid`], [`picture`] and
 //! [`curves`] show them, [`bars`] is the common kind of picture, [`scaling`] does all of that for
-//! two processes against one, [`page`] is one experiment as a page, [`joint`] the report.
+//! two processes against one, [`counts`] and [`kept`] ask further boots, [`page`] is one experiment
+//! as a page, [`joint`] the report.
 
 mod bars;
 mod counts;
@@ -15,6 +16,7 @@ mod curves;
 mod describe;
 mod grid;
 mod joint;
+mod kept;
 mod page;
 mod picture;
 mod results;
@@ -140,6 +142,12 @@ fn made(options: &Experiment, name: &str, what: &Description, counting: bool) ->
     let found = measured_or_missing(&setup, &systems, what.boots, None)?;
     let runs: Vec<Option<&Run>> = found.iter().map(|found| found.as_ref().ok()).collect();
     let counts = if what.counts { counts::counts(&setup, what, &systems)? } else { Vec::new() };
+    // Once, where instructions are counted and every boot is like the other.
+    let kept = if what.kept && counting == what.counting {
+        kept::kept(&setup, what, &systems)?
+    } else {
+        Vec::new()
+    };
     let machine = format!(
         "{} MiB of memory, one processor; {} of each system, {} of {}.",
         what.memory,
@@ -163,6 +171,7 @@ fn made(options: &Experiment, name: &str, what: &Description, counting: bool) ->
     results.lines = results::lines(what, &runs);
     results.sweeps = results::curves(what, &runs);
     results.counts = counts;
+    results.kept = kept;
     results.aims = results::aims(what, &results.systems, &results.lines);
     results.limits = results::limits(what, &results.systems, &results.lines);
     results.break_even = results::break_even(what, &results.systems, &results.lines);

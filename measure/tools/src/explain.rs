@@ -1,9 +1,10 @@
-//! `./hayate explain`: shows where the time of one start of a program went, beside a second start.
+//! `./hayate explain`: shows where the time of one start of a program went, beside a second start
+//! and beside one that begins at an image.
 //!
-//! A fresh machine starts the program twice. Its kernel traces the starts (`trace=starts`) and
-//! records where the time of each went, such that the parts add up to the whole (crate
-//! `hayate-start-account`). By default the machine counts instructions, so the numbers are the same
-//! in every run.
+//! A fresh machine starts the program twice, and then with images until a start begins at one. Its
+//! kernel traces the starts (`trace=starts`) and records where the time of each went, such that the
+//! parts add up to the whole (crate `hayate-start-account`). By default the machine counts
+//! instructions, so the numbers are the same in every run.
 //!
 //! Modules: [`account`] turns the kernel's record into lines of numbers, [`table`] and [`picture`]
 //! show them.
@@ -20,7 +21,7 @@ use hayate_cli::failure::{FAULT, Failure, USAGE};
 use hayate_cli::guest::session::End;
 use hayate_cli::run;
 
-/// Starts the program twice, shows where the time went, and returns the program's status.
+/// Starts the program, shows where the time went, and returns the program's status.
 pub fn explain(options: &Explain) -> Result<u8> {
     let mut run = options.run.clone();
     let wrong = |text: &str| Err(Failure::error(USAGE, text));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::arguments::network::{Address, Ip, Net};
-use crate::arguments::{Accel, Profile};
+use crate::arguments::{Accel, Monitor, Profile};
 use std::fs;
 
 fn link(network: Network, queues: u8) -> Link {
@@ -131,6 +131,7 @@ fn a_machine_for_which_no_option_names_a_network() {
             qemu: qemu.iter().map(Into::into).collect(),
             kernel: None,
             background: false,
+            vmm: Monitor::Qemu,
             linux: false,
             processor: None,
             profile: Profile::Release,

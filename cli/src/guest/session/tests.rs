@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::arguments::network::Network;
-use crate::arguments::{Accel, Board, Machine, Profile};
+use crate::arguments::{Accel, Board, Machine, Monitor, Profile};
 use crate::test::start::put_program;
 
 /// The words of the script. Its descriptors: 3 the log, 4 the monitor, 5 to 8 standard input,
@@ -74,6 +74,7 @@ fn play(accel: Accel, script: &str, qemu: &[&str]) -> Played {
         qemu: qemu.iter().map(Into::into).collect(),
         kernel: None,
         background: false,
+        vmm: Monitor::Qemu,
         linux: false,
         processor: None,
         profile: Profile::Release,

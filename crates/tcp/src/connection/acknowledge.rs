@@ -3,6 +3,7 @@
 use super::{Connection, Phase};
 use crate::scoreboard::Sample;
 use crate::seq::Position;
+use crate::timers::NEVER;
 use crate::{Bytes, Events, Flags, MILLISECOND, Nanos, Pressure, Segment};
 
 impl<B: Bytes> Connection<B> {
@@ -32,11 +33,12 @@ impl<B: Bytes> Connection<B> {
         }
         let advanced = ack > una;
         let room = self.send.room();
+        let times = (self.rtt.least, self.echoed(now, segment));
         if advanced {
-            self.advance(now, ack, &mut sample);
+            self.advance(now, ack, times, &mut sample);
         }
         if !segment.options.sack.is_empty() && self.sack {
-            self.take_sack(now, ack, segment, &mut sample);
+            self.take_sack(now, ack, segment, times, &mut sample);
         }
         if flight == 0 {
             return Events::empty();
@@ -100,11 +102,27 @@ impl<B: Bytes> Connection<B> {
         changed
     }
 
+    /// The end of the millisecond in which the timestamp was taken that a segment echoes: what was
+    /// sent later has not caused it. `NEVER` if that is not known, or nothing is sent again.
     #[inline]
-    fn advance(&mut self, now: Nanos, ack: Position, sample: &mut Sample) {
+    fn echoed(&self, now: Nanos, segment: &Segment<B>) -> Nanos {
+        match segment.options.timestamp {
+            Some((_, echo)) if self.stamps.enabled && self.recovery.phase != Phase::Open => {
+                let age = self.stamps.value(now).wrapping_sub(echo);
+                // A stamp of the future or of another day is none.
+                let known = echo != 0 && age <= 1 << 24;
+                let begin = (now / MILLISECOND).checked_sub(age.into()).filter(|_| known);
+                begin.map_or(NEVER, |begin| (begin + 1) * MILLISECOND)
+            }
+            _ => NEVER,
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, now: Nanos, ack: Position, times: (Nanos, Nanos), sample: &mut Sample) {
         let send = &mut self.send;
         self.counters.bytes_acknowledged += ack - send.una;
-        send.sent.acknowledge(now, ack, self.rtt.least, sample);
+        send.sent.acknowledge(now, ack, times, sample);
         send.queue.advance(ack);
         send.una = ack;
         if send.urgent.is_some_and(|urgent| urgent <= ack) {
@@ -138,11 +156,17 @@ impl<B: Bytes> Connection<B> {
     }
 
     #[cold]
-    fn take_sack(&mut self, now: Nanos, ack: Position, segment: &Segment<B>, sample: &mut Sample) {
+    fn take_sack(
+        &mut self,
+        now: Nanos,
+        ack: Position,
+        segment: &Segment<B>,
+        times: (Nanos, Nanos),
+        sample: &mut Sample,
+    ) {
         let send = &mut self.send;
         let place = |seq| crate::seq::position(send.initial, send.una, seq);
         let mss = self.congestion.mss;
-        let least = self.rtt.least;
         let ranges = &segment.options.sack;
         for (index, (from, to)) in ranges.iter().enumerate() {
             let (from, to) = (place(*from), place(*to));
@@ -166,7 +190,7 @@ impl<B: Bytes> Connection<B> {
             if from < send.una {
                 continue;
             }
-            send.sent.sack(now, (from, to), mss, least, sample);
+            send.sent.sack(now, (from, to), mss, times, sample);
         }
     }
 }

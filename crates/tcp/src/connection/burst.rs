@@ -5,12 +5,18 @@
 //! bursts, and never more than half of the congestion window, so that acknowledgements keep coming.
 //! Windows, records of what was sent and selective acknowledgements count bytes and cut at
 //! multiples of the MSS, whatever the size of what was sent.
+//!
+//! No more than [`BELOW`] such segments wait for the device at a time (Linux:
+//! `tcp_small_queue_check`): its queue has room for all connections, and what waits in it is not
+//! old when it leaves. On a way without long segments, to this machine itself, nothing waits.
 
 use super::{Connection, Phase};
 use crate::{Bytes, MILLISECOND, Nanos, SECOND, Segment};
 
 /// Segments of the wire that one may stand for at least (Linux: `tcp_min_tso_segs`).
 const LEAST: u64 = 2;
+/// Segments of full size that may wait for the device.
+const BELOW: u64 = 2;
 /// A part of the window that is sent without waiting for more (Linux: `tcp_tso_win_divisor`).
 const PART: u64 = 3;
 
@@ -76,6 +82,44 @@ impl<B: Bytes> Connection<B> {
             return None;
         }
         Some(length.min((congestion.window / 2).max(mss)))
+    }
+
+    /// Whether segments may be long, and a device is below that sends them later.
+    #[inline]
+    pub fn has_bursts(&self) -> bool {
+        self.send.segment_limit > self.send.mss
+    }
+
+    /// Says how many bytes the device below was given and has not sent. Call it before
+    /// [`Connection::transmit`] and before segments and timers, if [`Connection::has_bursts`].
+    /// Without it nothing waits for a device.
+    #[inline]
+    pub fn set_below(&mut self, bytes: usize) {
+        self.send.below = Some(bytes as u64);
+    }
+
+    /// Returns the bound of what the device may have, if something was held back for that since the
+    /// last call. When less than half of it is left, [`Connection::transmit`] goes on.
+    #[inline]
+    pub fn take_wait(&mut self) -> Option<usize> {
+        self.send.waits.take().map(|bound| bound as usize)
+    }
+
+    /// Whether a segment of `length` waits because the device has much; counts it if it does not.
+    /// If nothing is in flight one goes in any case: no acknowledgement would come that lets others
+    /// go. `burst` is the most data of a segment.
+    #[inline]
+    pub(super) fn waits_for_device(&mut self, length: u64, burst: u64) -> bool {
+        let send = &mut self.send;
+        let Some(below) = send.below else { return false };
+        let (bound, all) = (BELOW * burst, below + length);
+        let waits = all > bound && below > 0 && send.next > send.una;
+        if waits {
+            send.waits = Some(bound);
+        } else {
+            send.below = Some(all);
+        }
+        waits
     }
 
     /// Where a segment with the data of `length` numbers is cut; 0 if it is not.

@@ -70,6 +70,7 @@ impl<B: Bytes> Connection<B> {
     pub(super) fn retransmit(&mut self, now: Nanos, out: &mut impl Sink<B>) {
         let mss = self.payload();
         let limit = self.largest(mss) / mss * mss;
+        let burst = self.burst(mss);
         while let Some((index, start, end)) = self.send.sent.next_lost() {
             let room = self.congestion.window.saturating_sub(self.pipe());
             if room < mss.min(end - start) {
@@ -82,6 +83,9 @@ impl<B: Bytes> Connection<B> {
             let mut length = (end - start).min(limit);
             if length > room.max(mss) {
                 length = room.max(mss) / mss * mss;
+            }
+            if self.has_bursts() && self.waits_for_device(length, burst) {
+                return;
             }
             if !self.send.sent.cut(index, start + length)
                 || !self.send_again(now, index, start, start + length, out)
@@ -156,6 +160,9 @@ impl<B: Bytes> Connection<B> {
                 Some(next) => next,
                 None => break,
             };
+            if burst > mss && self.waits_for_device(length, burst) {
+                break;
+            }
             if !self.send_range(now, length, fin, mss, out) {
                 break;
             }

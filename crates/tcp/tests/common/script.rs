@@ -10,6 +10,8 @@
 //! write N | oob N | read N | peek N | shutdown | close | abort | transmit | ack
 //! nodelay on | cork on | more on | inline on | sndbuf N | rcvbuf N | keepalive I V C | patience N
 //! mss N                         the path's MTU less 40
+//! below N                       the device has N bytes that it has not sent
+//! waits N | no wait             what is held back for that, and its bound
 //! pressure none | shared | exhausted | room N
 //!                               how scarce the memory of all is; what the send buffer takes
 //! unreachable SEQ               a router answers to our number SEQ
@@ -344,6 +346,15 @@ impl Script {
                 let mss = number(words.next())?;
                 self.with(|c, now, out| c.set_path_mss(now, mss, &mut |s| out(s)))
             }
+            "below" => {
+                let bytes = number(words.next())?;
+                self.with(|c, _, _| c.set_below(bytes))
+            }
+            "waits" => {
+                let bound: usize = number(words.next())?;
+                let is = self.with(|c, _, _| c.take_wait())?;
+                same("the bound", is, Some(bound))
+            }
             "patience" => {
                 let time: u64 = number(words.next())?;
                 self.with(|c, _, _| c.set_user_timeout(Some(time * MILLISECOND)))
@@ -390,6 +401,10 @@ impl Script {
             ("no", Some("event")) => {
                 let event = third.and_then(Events::from_name).ok_or("no such event")?;
                 same("the event", self.events.contains(event), false)
+            }
+            ("no", Some("wait")) => {
+                let bound = self.with(|c, _, _| c.take_wait())?;
+                same("the bound", bound, None)
             }
             ("available", _) => {
                 let available = self.with(|c, _, _| c.available())?;

@@ -68,6 +68,73 @@ fn large_segments_are_whole_multiples() {
 }
 
 #[test]
+fn a_device_that_has_not_sent_much_holds_the_rest_back() {
+    opened(
+        Config { segment_limit: 4500, ..bare() },
+        "nodelay on
+        below 0
+        write 9300
+        > . 1:4001
+        > . 4001:8001
+        waits 8000
+        below 8000
+        < . 1:1 ack 2001 win 65535   # it came, but the device has not told of it yet
+        quiet
+        waits 8000
+        below 4000
+        transmit
+        > P. 8001:9301
+        no wait",
+    );
+}
+
+#[test]
+fn with_nothing_in_flight_a_segment_goes_to_any_device() {
+    opened(
+        Config { segment_limit: 4500, ..bare() },
+        "nodelay on
+        below 0
+        write 8000
+        > . 1:4001
+        > P. 4001:8001
+        no wait
+        below 8000
+        < . 1:1 ack 8001 win 65535
+        write 8000
+        > . 8001:12001
+        quiet
+        waits 8000
+        below 0                      # now it tells
+        transmit
+        > P. 12001:16001",
+    );
+}
+
+#[test]
+fn what_is_sent_again_waits_for_the_device_too() {
+    run(
+        Config { segment_limit: 4500, sack: true, ..bare() },
+        "connect
+        > S 0:0
+        < S. 0:0 ack 1 win 65535 mss 1000 sackok
+        > . 1:1
+        nodelay on
+        below 0
+        write 8000
+        > . 1:4001
+        > P. 4001:8001
+        below 8000
+        < . 1:1 ack 1 win 65535 sack 4001-8001
+        +20
+        quiet
+        waits 8000
+        below 4000
+        transmit
+        > . 1:4001",
+    );
+}
+
+#[test]
 fn the_window_bounds_and_probes_find_it_open() {
     open(
         "< . 1:1 ack 1 win 1500

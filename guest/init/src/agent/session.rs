@@ -3,18 +3,16 @@
 
 use super::outbox::Outbox;
 use crate::Failure;
-use crate::program::{self, Surroundings};
+use crate::program::{self, Program, Surroundings, Task};
 use hayate_channel::frame::{MOST_DATA, Message, Stream};
 use hayate_channel::window::{Allowance, Receipts};
-use hayate_job::Job;
-use rustix::fs::{Mode, OFlags, fchown, fcntl_getfl, fcntl_setfl, open};
+use rustix::fs::{Mode, OFlags, fchown, fcntl_setfl, open};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Gid, Pid, Signal, Uid, kill_process_group};
 use rustix::pty::{OpenptFlags, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// How long a program may go on after its user left, before it is killed.
@@ -54,7 +52,7 @@ struct Output {
 
 /// The ends of a program's streams.
 struct Ends {
-    program: [Stdio; 3],
+    program: [OwnedFd; 3],
     input: Option<OwnedFd>,
     outputs: Vec<(Stream, OwnedFd)>,
     screen: Option<OwnedFd>,
@@ -63,27 +61,25 @@ struct Ends {
 }
 
 impl Session {
-    /// Starts the job's program.
+    /// Starts the program.
     ///
     /// # Errors
     /// Why it was not started, with the status of a shell.
     pub fn start(
         number: u32,
-        job: &Job,
+        task: &Task,
         size: Option<(u16, u16)>,
         surroundings: &Surroundings,
         with_input: bool,
     ) -> Result<Session, Failure> {
-        let mut command = program::command(job)?;
-        let owner = surroundings.identity.as_ref().map_or(job.user, |who| (who.user, who.group));
+        let found = Program::of(task)?;
+        let owner = surroundings.identity.as_ref().map_or(task.user, |who| (who.user, who.group));
         let ends = match size {
             Some(size) => terminal(size, owner)?,
             None => pipes(with_input, owner)?,
         };
-        let [input, output, error] = ends.program;
-        command.stdin(input).stdout(output).stderr(error);
         let terminal = ends.terminal.as_ref().map(AsRawFd::as_raw_fd);
-        let program = program::launch(command, job, terminal, surroundings)?;
+        let program = program::launch(found, task, ends.program, terminal, surroundings)?;
         let input = ends.input.map(|fd| Input {
             fd,
             waiting: Vec::new(),
@@ -111,6 +107,11 @@ impl Session {
     /// The process that leads it.
     pub fn program(&self) -> Pid {
         self.program
+    }
+
+    /// Whether its program has ended; others may still write where it did.
+    pub fn has_ended(&self) -> bool {
+        self.status.is_some()
     }
 
     /// Whether it has a terminal.
@@ -300,20 +301,21 @@ fn pipes(with_input: bool, owner: (u32, u32)) -> Result<Ends, Failure> {
     let (from_error, error) = make_pipe(owner)?;
     unblock(&from_output)?;
     unblock(&from_error)?;
-    let mut ends = Ends {
-        program: [Stdio::null(), output.into(), error.into()],
-        input: None,
+    let (input, feed) = if with_input {
+        let (input, feed) = make_pipe(owner)?;
+        unblock(&feed)?;
+        (input, Some(feed))
+    } else {
+        let null = open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+        (null.map_err(|error| Failure::new(format!("cannot open /dev/null: {error}")))?, None)
+    };
+    Ok(Ends {
+        program: [input, output, error],
+        input: feed,
         outputs: vec![(Stream::Output, from_output), (Stream::Error, from_error)],
         screen: None,
         terminal: None,
-    };
-    if with_input {
-        let (input, feed) = make_pipe(owner)?;
-        unblock(&feed)?;
-        ends.program[0] = input.into();
-        ends.input = Some(feed);
-    }
-    Ok(ends)
+    })
 }
 
 fn terminal(size: (u16, u16), owner: (u32, u32)) -> Result<Ends, Failure> {
@@ -330,9 +332,8 @@ fn terminal(size: (u16, u16), owner: (u32, u32)) -> Result<Ends, Failure> {
     resize(&screen, size);
     unblock(&screen)?;
     let copy = |fd: &OwnedFd| fd.try_clone().map_err(|error| lost(&error));
-    let stdio = || copy(&terminal).map(Stdio::from);
     Ok(Ends {
-        program: [stdio()?, stdio()?, stdio()?],
+        program: [copy(&terminal)?, copy(&terminal)?, copy(&terminal)?],
         input: Some(copy(&screen)?),
         outputs: vec![(Stream::Output, copy(&screen)?)],
         screen: Some(screen),
@@ -361,7 +362,7 @@ fn make_pipe(owner: (u32, u32)) -> Result<(OwnedFd, OwnedFd), Failure> {
 }
 
 fn unblock(fd: &OwnedFd) -> Result<(), Failure> {
-    fcntl_getfl(fd)
-        .and_then(|flags| fcntl_setfl(fd, flags | OFlags::NONBLOCK))
+    // Neither a pipe nor a terminal has another flag that could be changed.
+    fcntl_setfl(fd, OFlags::NONBLOCK)
         .map_err(|error| Failure::new(format!("cannot make a stream non-blocking: {error}")))
 }

@@ -3,6 +3,7 @@
 //! The files are the guest's own and may hold anything: a line that is none is passed over.
 
 use crate::Failure;
+use hayate_job::Job;
 
 /// A user, as a program gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +18,28 @@ pub struct Identity {
     pub name: Option<Vec<u8>>,
     /// The home directory, if the user has one.
     pub home: Option<Vec<u8>>,
+}
+
+/// Finds the user of a job by the files of the guest, if the job names one ([`Job::account`]), and
+/// puts it in.
+///
+/// # Errors
+/// There is no such user or group.
+pub fn settle(job: &mut Job) -> Result<Option<Identity>, Failure> {
+    let Some(account) = &job.account else { return Ok(None) };
+    let file = |path| std::fs::read(path).unwrap_or_default();
+    let (passwd, group) = (file("/etc/passwd"), file("/etc/group"));
+    let mut identity = resolve(account, &passwd, &group)?;
+    if identity.name.is_none() && !account.contains(&b':') {
+        // As Docker and runc have it, for images that are made for any user's number.
+        identity.group = 0;
+    }
+    if !job.environment.iter().any(|variable| variable.starts_with(b"HOME=")) {
+        let home = identity.home.clone().unwrap_or_else(|| b"/".to_vec());
+        job.environment.push([b"HOME=", &home[..]].concat());
+    }
+    job.user = (identity.user, identity.group);
+    Ok(Some(identity))
 }
 
 /// Finds the user of `USER[:GROUP]`, each by name or number. A number needs no line in the files;

@@ -89,17 +89,33 @@ impl Receive {
     /// Handles packets until there are none. Returns whether the queue has all its buffers.
     fn drain(&self, number: usize) -> bool {
         loop {
-            for _ in 0..TURN {
-                match self.take() {
-                    None => return self.fill(u16::MAX),
-                    Some(Taken::Bad) => {}
-                    Some(Taken::Frame(frame)) => match net::receiver() {
-                        Some(receiver) => receiver.receive(number, frame),
-                        None => self.state.lock().counts.rx_dropped += 1,
-                    },
+            let mut left = TURN;
+            let mut is_empty = false;
+            let mut frames = core::iter::from_fn(|| {
+                while left > 0 {
+                    left -= 1;
+                    match self.take() {
+                        Some(Taken::Frame(frame)) => return Some(frame),
+                        Some(Taken::Bad) => {}
+                        None => {
+                            is_empty = true;
+                            break;
+                        }
+                    }
+                }
+                None
+            });
+            match net::receiver() {
+                Some(receiver) => receiver.receive(number, &mut frames),
+                None => {
+                    let lost = frames.count() as u64;
+                    self.state.lock().counts.rx_dropped += lost;
                 }
             }
-            self.fill(u16::MAX);
+            let full = self.fill(u16::MAX);
+            if is_empty {
+                return full;
+            }
             schedule::breathe();
         }
     }

@@ -2,14 +2,14 @@
 //!
 //! Frames that the device has sent are given back when further frames come, without an interrupt
 //! for each: the queue asks for one only when it is full, when a sender waits for a frame's memory
-//! ([`OutgoingFrame::prompt`]), or when sent frames hold [`HELD`] bytes. So the memory of an idle
-//! queue is bounded by that.
+//! ([`OutgoingFrame::prompt`]) or for any frames ([`Transmit::hasten`]), or when sent frames hold
+//! [`HELD`] bytes. So the memory of an idle queue is bounded by that.
 //!
 //! Frames that find the queue full wait behind it, in order (as in Linux' `pfifo_fast`), and the
 //! interrupt that they ask for moves them on: a sender that is faster than the device for a moment
-//! loses nothing.
+//! loses nothing. A connection of TCP keeps itself from filling that
+//! ([`Owner`](crate::drivers::net::Owner)).
 
-use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ use hayate_machine::sync::{SpinGuard, SpinLock};
 use hayate_machine::virtio::{Chain, Piece, Queue};
 use hayate_virtio_net as format;
 
-use crate::drivers::net::{Counts, OutgoingFrame};
+use crate::drivers::net::{Counts, Held, OutgoingFrame};
 use crate::reclaim::growth::{self, Grow};
 
 /// Bytes in the queue from which on an interrupt tells that they were sent.
@@ -50,6 +50,8 @@ struct State {
     /// Frames that wait for room, and their bytes.
     waiting: VecDeque<OutgoingFrame>,
     waiting_bytes: usize,
+    /// Whether a sender waits for frames that are in the queue.
+    hastened: bool,
     /// Whether a sender was refused for want of room, and not yet woken.
     wanted: bool,
     counts: Counts,
@@ -59,11 +61,11 @@ struct State {
 struct Note {
     length: usize,
     prompt: bool,
-    owner: Option<Box<dyn Send>>,
+    owner: Option<Held>,
 }
 
 /// Frames that were sent, to be dropped without the lock.
-type Done = ArrayVec<(Chain, Option<Box<dyn Send>>), BATCH>;
+type Done = ArrayVec<(Chain, Option<Held>), BATCH>;
 
 impl Transmit {
     /// An empty queue, which wants no interrupts. `ENOMEM`.
@@ -83,6 +85,7 @@ impl Transmit {
             prompt: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            hastened: false,
             wanted: false,
             counts,
         };
@@ -130,8 +133,20 @@ impl Transmit {
     /// For the interrupt handler: gives back what was sent. Returns whether those that wait for
     /// room are to be woken.
     pub fn interrupt(&self) -> bool {
-        let mut done = Done::new();
+        self.give_back(self.state.lock())
+    }
+
+    /// Somebody waits for frames that are in the queue, or behind it: gives back those that were
+    /// sent, and asks for interrupts until it is empty. Returns as [`interrupt`](Self::interrupt).
+    pub fn hasten(&self) -> bool {
         let mut state = self.state.lock();
+        state.hastened = state.queue.outstanding() > 0;
+        state.hastened && self.give_back(state)
+    }
+
+    /// Gives back what was sent, and asks for the next interrupt if one is wanted.
+    fn give_back<'a>(&'a self, mut state: SpinGuard<'a, State>) -> bool {
+        let mut done = Done::new();
         let mut wake = false;
         loop {
             loop {
@@ -178,6 +193,7 @@ impl State {
             self.prompt -= usize::from(note.prompt);
             done.push((chain, note.owner));
         }
+        self.hastened = self.hastened && self.queue.outstanding() > 0;
         done.len() - before
     }
 
@@ -216,7 +232,7 @@ impl State {
         &mut self,
         frame: OutgoingFrame,
         header: [u8; format::HEADER],
-    ) -> Option<(Chain, Option<Box<dyn Send>>)> {
+    ) -> Option<(Chain, Option<Held>)> {
         let (length, prompt, pieces) = (frame.length(), frame.prompt, 1 + frame.slices());
         let (head, slices, owner) = frame.into_parts(header);
         let mut chain = Chain::new(0);
@@ -247,7 +263,7 @@ impl State {
 
     /// Whether a sender is to hear of frames that are sent, before more of them come.
     fn wants_interrupts(&self) -> bool {
-        let wanted = self.wanted || self.prompt > 0 || !self.waiting.is_empty();
+        let wanted = self.wanted || self.hastened || self.prompt > 0 || !self.waiting.is_empty();
         self.queue.outstanding() > 0 && (wanted || self.held >= HELD)
     }
 

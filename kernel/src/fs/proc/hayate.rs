@@ -4,10 +4,12 @@
 //!   one per line; writing a line `ATTRIBUTE VALUE` changes one;
 //! * `pools`: the counts of each kind; writing a line says what to drop or how much to keep;
 //! * `policy`: what is kept;
+//! * `fresh`: what makes a restored machine another one than its twins ([`fresh`]);
 //! * `net_fault`: the faults that packets meet on purpose ([`faults`]);
 //! * `nvm`, `text_faults`: text on non-volatile memory ([`nvm`]);
+//! * `templates`: the caller's templates, all of them for an administrator;
 //! * `starts`: with `trace=starts`, the measured starts ([`process::starts`]); writing `watch`
-//!   measures the starts that the writer makes;
+//!   measures the starts that the writer makes, without images, and `images` lets them begin there;
 //! * `refusal`, in a kernel for tests: which memory request of the writer is refused ([`refusal`]);
 //! * `frames`, `objects`: how memory is used, exact when nothing else runs ([`frames`]).
 
@@ -15,6 +17,7 @@ use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::str;
+use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 use hayate_packet_faults::Faults;
@@ -22,12 +25,13 @@ use hayate_packet_faults::Faults;
 use super::text::line;
 use super::tree;
 use super::tree::{Item, Listing, Node, Subject, What};
-use super::{frames, nvm};
+use super::{frames, fresh, nvm};
 use crate::credentials::Capability;
 use crate::memory::deferred_free;
 use crate::net::faults;
 use crate::process;
 use crate::process::resources::may_see;
+use crate::process::templates::table;
 use crate::reclaim::growth::Grow;
 #[cfg(debug_assertions)]
 use crate::reclaim::refusal;
@@ -41,6 +45,7 @@ use crate::vfs::inode::{DirectorySink, FileKind, Inode};
 /// The items of `/proc/hayate`.
 pub static ITEMS: &[Item<()>] = &[
     Item { name: "frames", what: What::Text(frames::frames) },
+    Item { name: "fresh", what: What::Setting(fresh::show, fresh::renew) },
     Item { name: "net_fault", what: What::Setting(show_faults, set_faults) },
     Item { name: "nvm", what: What::Setting(nvm::show, |(), text| nvm::command(text)) },
     Item { name: "objects", what: What::Text(frames::objects) },
@@ -50,6 +55,7 @@ pub static ITEMS: &[Item<()>] = &[
     Item { name: "refusal", what: What::Setting(show_refusal, refuse) },
     Item { name: "resources", what: What::Directory(KINDS) },
     Item { name: "starts", what: What::Setting(show_starts, watch_starts) },
+    Item { name: "templates", what: What::Text(show_templates) },
     Item { name: "text_faults", what: What::Text(nvm::text_faults) },
 ];
 
@@ -220,9 +226,35 @@ fn show_pools(_: &(), out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// Only root may read the paths and times of measured processes.
+/// The templates that the caller may remove, with an empty line behind each.
+fn show_templates(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    let caller = process::current().credentials();
+    let owner = (!caller.has(Capability::SysAdmin)).then_some(caller.euid);
+    for template in table::all(owner)? {
+        line(out, format_args!("name: {}", template.name.escape_ascii()))?;
+        line(out, format_args!("owner: {}", template.owner()))?;
+        line(out, format_args!("made: {}", template.made))?;
+        line(out, format_args!("bytes: {}", template.bytes))?;
+        line(out, format_args!("starts: {}", template.starts.load(Ordering::Relaxed)))?;
+        table::for_each_path(&template, |path| {
+            line(out, format_args!("bound: {}", path.escape_ascii()))
+        })?;
+        let rows = [("serves", &template.serves), ("file", &template.mapped)];
+        for (name, list) in rows.into_iter().chain([("file", &template.files)]) {
+            for text in list.split(|&byte| byte == b'\n').filter(|text| !text.is_empty()) {
+                line(out, format_args!("{name}: {}", text.escape_ascii()))?;
+            }
+        }
+        line(out, format_args!(""))?;
+    }
+    Ok(())
+}
+
+/// Only root may read the paths and times of measured processes, and the process that makes them.
 fn show_starts(_: &(), out: &mut Vec<u8>) -> Result<()> {
-    process::current().credentials().require(Capability::SysAdmin)?;
+    if !process::starts::is_watcher() {
+        process::current().credentials().require(Capability::SysAdmin)?;
+    }
     process::starts::show(&mut |start| {
         let text = format!("{start}");
         out.make_room(text.len())?;
@@ -231,11 +263,12 @@ fn show_starts(_: &(), out: &mut Vec<u8>) -> Result<()> {
     })
 }
 
-/// Handles `watch`. By the file's mode only root can open it for writing, and may pass the
-/// descriptor on.
+/// Handles `watch` and `images`. By the file's mode only root can open it for writing, and may pass
+/// the descriptor on.
 fn watch_starts(_: &(), text: &[u8]) -> Result<()> {
     match text.trim_ascii() {
         b"watch" => process::starts::watch(),
+        b"images" => process::starts::allow_images(),
         _ => Err(Errno::EINVAL),
     }
 }

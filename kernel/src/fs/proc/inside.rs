@@ -94,6 +94,7 @@ impl FileOps for Memory {
 
     fn write(&self, _: &OpenFile, offset: &mut u64, input: &mut Input<'_>) -> Result<usize> {
         let Some(space) = self.0.space() else { return Ok(0) };
+        space.note_outside();
         let mut piece = [0; PIECE];
         let mut done = 0;
         while input.remaining() > 0 {
@@ -257,6 +258,15 @@ fn region_line(view: &ShownRegion, own_root: &Location, out: &mut Vec<u8>) -> Re
         None => (0, 0),
     };
     let device = DeviceNumber::decode(device);
+    let segment = view.backing.as_ref().and_then(|backing| backing.attachment());
+    if let Some((id, key)) = segment.map(|attachment| attachment.name()) {
+        // The device is that of Linux' first file system without one, which has the segments.
+        put(out, format_args!("00:01 {id} "))?;
+        while out.len() - start < 73 {
+            bytes(out, b" ")?;
+        }
+        return line(out, format_args!("/SYSV{key:08x} (deleted)"));
+    }
     put(out, format_args!("{:02x}:{:02x} {number} ", device.major, device.minor))?;
     let name = match location {
         Some(location) => location.display(own_root)?,

@@ -21,6 +21,7 @@
 //! | [`target`] | the process or thread that a file is about |
 //! | [`frames`], [`nvm`], [`hayate`] | `/proc/hayate` |
 //! | [`sockets`], [`network_counts`], [`network`] | `/proc/net` and `/proc/sys/net` |
+//! | [`ipc`] | `/proc/sysvipc`, and the settings of message passing |
 //! | [`settings`], [`system`] | `/proc/sys`, the files about the whole system |
 //! | [`status`], [`inside`], [`descriptors`], [`namespaces`] | the files of a process, by purpose |
 //! | [`process`] | `/proc/PID` and `/proc/PID/task` |
@@ -35,8 +36,10 @@
 
 mod descriptors;
 mod frames;
+mod fresh;
 mod hayate;
 mod inside;
+mod ipc;
 mod namespaces;
 mod network;
 mod network_counts;

@@ -89,6 +89,7 @@ pub static IPV4: &[Item<()>] = &[
         ),
     },
     Item { name: "ping_group_range", what: What::Setting(ping_groups, set_ping_groups) },
+    Item { name: "route", what: What::Directory(ROUTE_V4) },
     constant!("tcp_allowed_congestion_control", "cubic reno"),
     constant!("tcp_available_congestion_control", "cubic reno"),
     Item {
@@ -157,7 +158,42 @@ pub static IPV6: &[Item<()>] = &[
             },
         ),
     },
+    Item { name: "route", what: What::Directory(ROUTE_V6) },
 ];
+
+static ROUTE_V4: &[Item<()>] = &[
+    Item {
+        name: "min_pmtu",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", settings::least_path_mtu())),
+            |(), text| {
+                let [bytes] = numbers(text)?;
+                if settings::set_least_path_mtu(bytes) { Ok(()) } else { Err(Errno::EINVAL) }
+            },
+        ),
+    },
+    Item {
+        name: "mtu_expires",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", settings::path_mtu_seconds(true))),
+            |(), text| set_path_mtu_seconds(true, text),
+        ),
+    },
+];
+
+static ROUTE_V6: &[Item<()>] = &[Item {
+    name: "mtu_expires",
+    what: What::Setting(
+        |(), out| line(out, format_args!("{}", settings::path_mtu_seconds(false))),
+        |(), text| set_path_mtu_seconds(false, text),
+    ),
+}];
+
+fn set_path_mtu_seconds(v4: bool, text: &[u8]) -> Result<()> {
+    let [seconds] = numbers(text)?;
+    settings::set_path_mtu_seconds(v4, seconds);
+    Ok(())
+}
 
 /// `net.core.somaxconn`.
 pub fn backlog((): &(), out: &mut Vec<u8>) -> Result<()> {

@@ -11,7 +11,7 @@ use super::target::Target;
 use super::text::{list_numbers, number};
 use super::tree;
 use super::tree::{Item, Listing, Node, What};
-use super::{hayate, settings, system};
+use super::{hayate, ipc, settings, system};
 use crate::process;
 use crate::process::pids;
 use crate::reclaim::growth;
@@ -35,6 +35,7 @@ static ITEMS: &[Item<()>] = &[
     Item { name: "stat", what: What::Text(system::stat) },
     Item { name: "swaps", what: What::Text(system::swaps) },
     Item { name: "sys", what: What::Directory(settings::ITEMS) },
+    Item { name: "sysvipc", what: What::Directory(ipc::ITEMS) },
     Item { name: "thread-self", what: What::Link(own_thread) },
     Item { name: "uptime", what: What::Text(system::uptime) },
     Item { name: "version", what: What::Text(system::version) },

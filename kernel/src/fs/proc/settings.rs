@@ -5,15 +5,20 @@ use core::fmt::Write as _;
 use core::str;
 
 use hayate_abi::{Errno, Result};
+use hayate_bpf::seccomp::Actions;
 
+use super::fresh;
+use super::ipc;
 use super::network;
-use super::text::{line, line_of};
+use super::text::{line, line_of, put};
 use super::tree::{Item, What};
+use crate::credentials::Capability;
 use crate::ipc::pipe::limits;
-use crate::ipc::{epoll, inotify};
+use crate::ipc::{aio, epoll, inotify};
 use crate::memory::deferred_free;
 use crate::page_cache;
-use crate::process::{dump, identity};
+use crate::process;
+use crate::process::{dump, identity, seccomp};
 use crate::recycle::pools;
 use crate::schedule::{MOST_NS, SHARE_NS};
 use crate::vfs::{dnotify, file_count, lease, reclaim};
@@ -50,8 +55,11 @@ macro_rules! limit {
 }
 
 static FS: &[Item<()>] = &[
+    limit!("aio-max-nr", aio::MOST),
+    Item { name: "aio-nr", what: What::Text(|(), out| line(out, format_args!("{}", aio::used()))) },
     Item { name: "epoll", what: What::Directory(FS_EPOLL) },
     Item { name: "inotify", what: What::Directory(FS_INOTIFY) },
+    Item { name: "mqueue", what: What::Directory(ipc::MQUEUE) },
     limit!("dir-notify-enable", dnotify::ENABLED),
     limit!("file-max", file_count::MAX),
     Item {
@@ -121,6 +129,10 @@ static KERNEL: &[Item<()>] = &[
             |(), text| set_name(text, identity::set_host),
         ),
     },
+    Item { name: "msg_next_id", what: ipc::MSG_NEXT_ID },
+    Item { name: "msgmax", what: ipc::MSG_MAX },
+    Item { name: "msgmnb", what: ipc::MSG_MNB },
+    Item { name: "msgmni", what: ipc::MSG_MNI },
     constant!("ngroups_max", 65536),
     constant!("osrelease", identity::RELEASE),
     constant!("ostype", identity::SYSNAME),
@@ -139,11 +151,42 @@ static KERNEL: &[Item<()>] = &[
     },
     constant!("sched_rt_period_us", (MOST_NS + SHARE_NS) / 1000),
     constant!("sched_rt_runtime_us", MOST_NS / 1000),
+    Item { name: "seccomp", what: What::Directory(SECCOMP) },
+    Item { name: "sem", what: ipc::SEM },
+    Item { name: "sem_next_id", what: ipc::SEM_NEXT_ID },
+    Item { name: "shm_next_id", what: ipc::SHM_NEXT_ID },
+    Item { name: "shm_rmid_forced", what: ipc::SHM_RMID_FORCED },
+    Item { name: "shmall", what: ipc::SHM_ALL },
+    Item { name: "shmmax", what: ipc::SHM_MAX },
+    Item { name: "shmmni", what: ipc::SHM_MNI },
     // Nothing taints this kernel: it loads no modules, and a fault that would taint ends it.
     constant!("tainted", 0),
     constant!("threads-max", crate::process::pids::PID_MAX),
     constant!("version", identity::VERSION),
 ];
+
+static SECCOMP: &[Item<()>] = &[
+    Item { name: "actions_avail", what: What::Text(|(), out| action_names(out, Actions(u8::MAX))) },
+    Item {
+        name: "actions_logged",
+        what: What::Setting(|(), out| action_names(out, seccomp::logged()), set_logged),
+    },
+];
+
+fn action_names(out: &mut Vec<u8>, actions: Actions) -> Result<()> {
+    for (index, name) in actions.names().enumerate() {
+        put(out, format_args!("{}{name}", if index == 0 { "" } else { " " }))?;
+    }
+    line(out, format_args!(""))
+}
+
+/// Sets which actions are logged: only with the right to administer the system.
+fn set_logged(_: &(), text: &[u8]) -> Result<()> {
+    process::current().credentials().require(Capability::SysAdmin)?;
+    let text = str::from_utf8(first_line(text)).map_err(|_| Errno::EINVAL)?;
+    seccomp::set_logged(Actions::parse(text).ok_or(Errno::EINVAL)?);
+    Ok(())
+}
 
 static PTY: &[Item<()>] = &[
     constant!("max", crate::tty::pty::MOST),
@@ -154,13 +197,7 @@ static PTY: &[Item<()>] = &[
 ];
 
 static RANDOM: &[Item<()>] = &[
-    Item {
-        name: "boot_id",
-        what: What::Text(|(), out| {
-            static ID: hayate_machine::sync::Once<[u8; 16]> = hayate_machine::sync::Once::new();
-            uuid(out, *ID.call_once(random_bytes))
-        }),
-    },
+    Item { name: "boot_id", what: What::Text(|(), out| uuid(out, fresh::boot_id())) },
     constant!("entropy_avail", 256),
     constant!("poolsize", 256),
     Item { name: "uuid", what: What::Text(|(), out| uuid(out, random_bytes())) },

@@ -13,6 +13,7 @@ use super::text::{TICK_NS, bytes, line, line_of, put};
 use crate::memory::PAGE;
 use crate::process::record::Process;
 use crate::process::thread::Thread;
+use crate::process::tracing;
 use crate::vfs::inode::DeviceNumber;
 
 fn name_of(thread: &Thread) -> Vec<u8> {
@@ -33,10 +34,13 @@ fn state(target: &Target) -> char {
     if process.is_zombie() {
         return 'Z';
     }
+    let Ok(thread) = target.thread() else { return 'Z' };
+    if tracing::is_in_stop(&thread) {
+        return 't';
+    }
     if process.is_stopped() {
         return 'T';
     }
-    let Ok(thread) = target.thread() else { return 'Z' };
     match thread.execution() {
         Some(execution) if execution.is_runnable() => 'R',
         Some(execution) if execution.is_interruptible() => 'S',
@@ -125,7 +129,8 @@ pub(super) fn status(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let state = state(target);
     line(out, format_args!("State:\t{state} ({})", word_of(state)))?;
     line(out, format_args!("Tgid:\t{}\nNgid:\t0\nPid:\t{}", process.id(), target.id))?;
-    line(out, format_args!("PPid:\t{}\nTracerPid:\t0", process.parent_id()))?;
+    let tracer = thread.as_deref().map_or(0, tracing::tracer_of);
+    line(out, format_args!("PPid:\t{}\nTracerPid:\t{tracer}", process.parent_id()))?;
     if let Some(thread) = &thread {
         status_of_owner(thread, out)?;
         status_of_memory(thread, out)?;
@@ -146,6 +151,7 @@ fn word_of(state: char) -> &'static str {
         'S' => "sleeping",
         'D' => "disk sleep",
         'T' => "stopped",
+        't' => "tracing stop",
         'Z' => "zombie",
         _ => "dead",
     }
@@ -214,7 +220,10 @@ fn status_of_rights(thread: &Thread, out: &mut Vec<u8>) -> Result<()> {
         line(out, format_args!("Mode:\t{mode}"))?;
     }
     let no_new = thread.no_new_privileges.load(Ordering::Relaxed);
-    line(out, format_args!("NoNewPrivs:\t{}\nSeccomp:\t0", u8::from(no_new)))
+    let filters = thread.filters.get();
+    let (mode, count) = filters.map_or((0, 0), |state| (state.mode(), state.count()));
+    line(out, format_args!("NoNewPrivs:\t{}", u8::from(no_new)))?;
+    line(out, format_args!("Seccomp:\t{mode}\nSeccomp_filters:\t{count}"))
 }
 
 /// The processors it may run on, and how often it left one.

@@ -10,7 +10,9 @@ use hayate_machine::cpu;
 use hayate_machine::paging;
 
 use super::text::{TICK_NS, bytes, line, put};
+use crate::drivers::virtio_balloon;
 use crate::fs::tmpfs;
+use crate::ipc::sysv::shm;
 use crate::memory::deferred_free;
 use crate::page_cache::reclaim;
 use crate::process;
@@ -66,13 +68,18 @@ pub(super) fn loadavg(_: &(), out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("{running}/{all} {}", pids::last()))
 }
 
+/// Pages of files in memory and of segments of shared memory.
+fn shared_pages() -> u64 {
+    tmpfs::used_pages() + shm::pages().1
+}
+
 pub(super) fn meminfo(_: &(), out: &mut Vec<u8>) -> Result<()> {
     const KIB_PER_FRAME: u64 = 4;
     let counts = deferred_free::settled_counts();
     let cached = reclaim::cached_pages();
-    let shared = tmpfs::used_pages();
+    let shared = shared_pages();
     let rows = [
-        ("MemTotal", counts.total as u64),
+        ("MemTotal", (counts.total as u64).saturating_sub(virtio_balloon::taken().into())),
         ("MemFree", counts.free as u64),
         ("MemAvailable", counts.free.saturating_sub(counts.reserve) as u64 + cached),
         ("Buffers", 0),
@@ -190,8 +197,8 @@ pub(super) fn swaps(_: &(), out: &mut Vec<u8>) -> Result<()> {
 pub(super) fn vmstat(_: &(), out: &mut Vec<u8>) -> Result<()> {
     let counts = deferred_free::settled_counts();
     line(out, format_args!("nr_free_pages {}", counts.free))?;
-    line(out, format_args!("nr_file_pages {}", reclaim::cached_pages() + tmpfs::used_pages()))?;
-    line(out, format_args!("nr_shmem {}", tmpfs::used_pages()))?;
+    line(out, format_args!("nr_file_pages {}", reclaim::cached_pages() + shared_pages()))?;
+    line(out, format_args!("nr_shmem {}", shared_pages()))?;
     line(out, format_args!("nr_anon_transparent_hugepages {}", paging::large_pages()))
 }
 

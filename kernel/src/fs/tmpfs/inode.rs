@@ -1,13 +1,10 @@
 //! A file of tmpfs: its metadata and its content (a directory's names, a page cache, a link's text
 //! or a device number).
 
-use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::hash::BuildHasherDefault;
 use core::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use hashbrown::HashMap;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 use hayate_off2f::MARK;
@@ -15,13 +12,13 @@ use smallvec::SmallVec;
 
 use super::superblock::Superblock;
 use super::xattr::Xattrs;
-use crate::hash::NameHasher;
 use crate::in_place::view;
 use crate::page_cache::cache::PageCache;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::vfs::content;
 use crate::vfs::dentry::Name;
+use crate::vfs::entries;
 use crate::vfs::inode::*;
 use crate::vfs::open_file::flags::O_TRUNC;
 use crate::vfs::open_file::{FileOps, OpenFile, OpenRequest, Traits, Whence};
@@ -49,21 +46,7 @@ fn note_day(now: Timestamp) {
     DAY_AGO.store(now.seconds - DAY, Ordering::Relaxed);
 }
 
-#[derive(Default)]
-struct Entries {
-    by_name: HashMap<Name, NamedInode, BuildHasherDefault<NameHasher>>,
-    order: BTreeMap<u64, Name>,
-    /// The last cookie given.
-    last: u64,
-}
-
-struct NamedInode {
-    inode: Arc<TmpInode>,
-    cookie: u64,
-}
-
-/// Smaller cookies are `.` and `..`.
-const FIRST_COOKIE: u64 = 2;
+type Entries = entries::Entries<Arc<TmpInode>>;
 
 enum Content {
     Directory(SpinLock<Entries>),
@@ -87,23 +70,6 @@ pub struct TmpInode {
     shown: SpinLock<Option<(u64, Arc<PageCache>)>>,
 }
 
-impl Entries {
-    fn insert(&mut self, name: &[u8], inode: Arc<TmpInode>) -> Result<()> {
-        self.by_name.make_room(1)?;
-        self.last = self.last.max(FIRST_COOKIE - 1) + 1;
-        let name = Name::from(name);
-        self.order.insert(self.last, Arc::clone(&name));
-        self.by_name.insert(name, NamedInode { inode, cookie: self.last });
-        Ok(())
-    }
-
-    fn remove(&mut self, name: &[u8]) -> Option<Arc<TmpInode>> {
-        let entry = self.by_name.remove(name)?;
-        self.order.remove(&entry.cookie);
-        Some(entry.inode)
-    }
-}
-
 impl Drop for TmpInode {
     fn drop(&mut self) {
         self.superblock.inodes.fetch_sub(1, Ordering::Relaxed);
@@ -114,8 +80,8 @@ impl Drop for TmpInode {
         let mut pending: SmallVec<[Entries; 1]> = SmallVec::new();
         let mut next = Some(core::mem::take(entries.get_mut()));
         while let Some(entries) = next {
-            for entry in entries.by_name.into_values() {
-                let Some(mut last) = Arc::into_inner(entry.inode) else { continue };
+            for inode in entries.into_values() {
+                let Some(mut last) = Arc::into_inner(inode) else { continue };
                 if let Content::Directory(entries) = &mut last.content
                     && pending.make_room(1).is_ok()
                 {
@@ -245,7 +211,7 @@ impl TmpInode {
     /// `ENOMEM`.
     fn make_room(&self, more: usize) -> Result<()> {
         let entries = self.entries()?;
-        growth::relieved(|| entries.lock().by_name.make_room(more))
+        growth::relieved(|| entries.lock().make_room(more))
     }
 
     fn add(
@@ -270,7 +236,7 @@ impl TmpInode {
 
     /// Whether a directory has no entries; true for other files.
     fn is_empty(&self) -> bool {
-        self.entries().map_or(true, |entries| entries.lock().by_name.is_empty())
+        self.entries().map_or(true, |entries| entries.lock().is_empty())
     }
 }
 
@@ -287,7 +253,7 @@ impl Inode for TmpInode {
     fn metadata(&self) -> Result<Metadata> {
         let (size, blocks, represents) = match &self.content {
             Content::Directory(entries) => {
-                (entries.lock().by_name.len() as u64 * 20 + 40, 0, DeviceNumber::NONE)
+                (entries.lock().len() as u64 * 20 + 40, 0, DeviceNumber::NONE)
             }
             Content::Regular(page_cache) => {
                 let marked = self.marked.load(Ordering::Relaxed);
@@ -346,8 +312,8 @@ impl Inode for TmpInode {
 
     fn lookup(&self, name: &[u8]) -> Result<Arc<dyn Inode>> {
         let entries = self.entries()?.lock();
-        let entry = entries.by_name.get(name).ok_or(Errno::ENOENT)?;
-        Ok(entry.inode.clone())
+        let inode = entries.get(name).ok_or(Errno::ENOENT)?;
+        Ok(inode.clone())
     }
 
     fn create(&self, name: &[u8], mode: u16, owner: Owner) -> Result<Arc<dyn Inode>> {
@@ -420,8 +386,8 @@ impl Inode for TmpInode {
         if flags.contains(RenameFlags::EXCHANGE) {
             let other = replaced.ok_or(Errno::ENOENT)?;
             for (directory, name, inode) in [(self, name, &other), (&*target, new_name, &moved)] {
-                if let Some(entry) = directory.entries()?.lock().by_name.get_mut(name) {
-                    entry.inode = Arc::clone(inode);
+                if let Some(entry) = directory.entries()?.lock().get_mut(name) {
+                    *entry = Arc::clone(inode);
                 }
                 inode.relinked(0);
             }
@@ -468,11 +434,8 @@ impl Inode for TmpInode {
             let mut batch: Vec<(u64, u64, FileKind, Name)> = Vec::with_capacity(BATCH);
             {
                 let entries = entries.lock();
-                for (&cookie, name) in entries.order.range(*position..).take(BATCH) {
-                    if let Some(entry) = entries.by_name.get(name) {
-                        let inode = &entry.inode;
-                        batch.push((cookie, inode.number, inode.kind, Arc::clone(name)));
-                    }
+                for (cookie, name, inode) in entries.from(*position).take(BATCH) {
+                    batch.push((cookie, inode.number, inode.kind, Arc::clone(name)));
                 }
             }
             if batch.is_empty() {

@@ -4,8 +4,7 @@
 //! is stored elsewhere, so removing the last name and the last user frees everything. The same code
 //! serves the initial root, `/dev` (`devtmpfs`), memfds and every `mount -t tmpfs`.
 //!
-//! A position in a directory is a *cookie*: each entry gets the next number when it is made, so a
-//! position stays valid whatever is added or removed between two reads.
+//! The table of names is that of all directories in memory ([`crate::vfs::entries`]).
 //!
 //! Locks: an inode's `info` and a directory's `entries` are spin locks and leaves, never taken
 //! together; the directory lock already serializes changes of a directory.

@@ -17,9 +17,9 @@ use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
-use hayate_machine::frames;
 
 use crate::vfs::socket_options::{RECEIVE_DEFAULT, SEND_DEFAULT};
+use crate::vfs::unaccepted::Unaccepted;
 use crate::vfs::users;
 use crate::vfs::users::Holdings;
 
@@ -29,11 +29,6 @@ const OVERHEAD: usize = 768;
 
 /// The bytes of the message that a socket may have in flight, however much its user has.
 pub const LEAST: usize = 4096;
-
-/// The bytes in flight beyond which a user gets little more: a sixteenth of memory.
-fn bound() -> usize {
-    frames::total() * (4096 / 16)
-}
 
 /// The two buffer sizes, and the number of bytes in flight.
 pub struct Account {
@@ -53,10 +48,8 @@ pub struct Charge {
 impl Account {
     /// Makes an account of a user, with nothing in flight and default sizes.
     pub fn new(user: u32) -> Arc<Self> {
-        // Without memory for the counts of a user, which are few, the socket counts for nobody.
-        let holdings = || users::of(user).ok();
         Arc::new(Self {
-            user: if user == 0 { None } else { holdings() },
+            user: users::limited(user),
             in_flight: AtomicUsize::new(0),
             send: AtomicUsize::new(SEND_DEFAULT),
             receive: AtomicUsize::new(RECEIVE_DEFAULT),
@@ -102,7 +95,13 @@ impl Account {
 
     /// Whether its user has so much in flight that only small messages are taken.
     pub fn is_pressed(&self) -> bool {
-        self.user.as_ref().is_some_and(|user| user.bytes_in_flight.get() > bound())
+        self.user.as_ref().is_some_and(|user| user.bytes_in_flight.get() > users::most_in_flight())
+    }
+
+    /// Counts a connection that waits to be accepted by the listener with this account. `None` when
+    /// its user has too many.
+    pub fn count_waiting(&self, bytes: usize) -> Option<Unaccepted> {
+        Unaccepted::count(self.user.as_ref(), bytes)
     }
 
     /// Counts a message of `length` bytes; `None` when the limit is reached. `ENOBUFS` when its
@@ -112,7 +111,9 @@ impl Account {
         if let Some(user) = &self.user {
             let sum = user.bytes_in_flight.add(size);
             let is_first = self.in_flight() == 0;
-            if sum > bound() && (!is_first || length > LEAST || sum > 2 * bound()) {
+            if sum > users::most_in_flight()
+                && (!is_first || length > LEAST || sum > 2 * users::most_in_flight())
+            {
                 user.bytes_in_flight.give(size);
                 return if is_first { Err(Errno::ENOBUFS) } else { Ok(None) };
             }

@@ -7,7 +7,7 @@ use hayate_abi::{Errno, Result};
 use hayate_ip::{Address, SocketAddress};
 use smallvec::SmallVec;
 
-use super::{Failure, Received};
+use super::{Failure, ORIGIN_LOCAL, Received};
 use crate::net::ip_options::{IpOptions, SOL_IP, SOL_IPV6, Wishes, ip, ipv6};
 use crate::reclaim::growth;
 use crate::vfs::socket::ControlMessage;
@@ -36,6 +36,8 @@ pub(super) struct Marks {
     pub segment: Option<u16>,
     /// MSG_DONTROUTE.
     pub on_link: bool,
+    /// IPV6_DONTFRAG.
+    pub dont_fragment: Option<bool>,
 }
 
 fn int(message: &ControlMessage) -> Result<i32> {
@@ -100,6 +102,12 @@ impl Marks {
                 self.traffic_class = match class {
                     -1 => None,
                     _ => Some(u8::try_from(class).map_err(|_| Errno::EINVAL)?),
+                };
+            }
+            (SOL_IPV6, ipv6::DONTFRAG) if v6 => {
+                self.dont_fragment = match int(message)? {
+                    on @ (0 | 1) => Some(on == 1),
+                    _ => return Err(Errno::EINVAL),
                 };
             }
             (SOL_UDP, UDP_SEGMENT) => {
@@ -188,6 +196,13 @@ pub(super) fn report(
     Ok(list)
 }
 
+/// The control message about the MTU of a path: `struct ip6_mtuinfo`.
+pub(super) fn report_path_mtu(to: SocketAddress, mtu: u32) -> Result<Vec<ControlMessage>> {
+    let mut list = Vec::new();
+    add(&mut list, SOL_IPV6, ipv6::PATHMTU, &[&to.to_bytes(true), &mtu.to_ne_bytes()])?;
+    Ok(list)
+}
+
 /// The control message of an error: `struct sock_extended_err` and the reporter's address (ip(7),
 /// IP_RECVERR).
 pub(super) fn report_failure(failure: &Failure, v6: bool) -> Result<Vec<ControlMessage>> {
@@ -195,7 +210,11 @@ pub(super) fn report_failure(failure: &Failure, v6: bool) -> Result<Vec<ControlM
     let head = (failure.errno.number() as u32).to_ne_bytes();
     let bytes = [failure.origin, failure.kind, failure.code, 0];
     let information = failure.information.to_ne_bytes();
-    let reporter = SocketAddress::new(failure.reporter, 0).to_bytes(v6);
+    let mut reporter = SocketAddress::new(failure.reporter, 0).to_bytes(v6);
+    if failure.origin == ORIGIN_LOCAL {
+        // No host reported it.
+        reporter.fill(0);
+    }
     let parts: [&[u8]; 5] = [&head, &bytes, &information, &[0; 4], &reporter];
     let (level, kind) = if v6 { (SOL_IPV6, ipv6::RECVERR) } else { (SOL_IP, ip::RECVERR) };
     add(&mut list, level, kind, &parts)?;

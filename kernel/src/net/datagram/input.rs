@@ -4,24 +4,26 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use hayate_abi::Errno;
-use hayate_ip::{Address, SocketAddress, header};
+use hayate_ip::header::{self, Header};
+use hayate_ip::{Address, SocketAddress};
 
-use super::{Failure, Protocol, Received, Socket};
+use super::{Failure, ORIGIN_ICMP, ORIGIN_ICMP_V6, ORIGIN_LOCAL, Protocol, Received, Socket};
 use crate::net::filter::View;
-use crate::net::ip_options::Wishes;
+use crate::net::ip_options::{Discovery, Wishes};
 use crate::net::packet::{Body, Packet, Ports};
 use crate::net::ports::Ports as Table;
 use crate::net::slice::Payload;
 use crate::net::statistics::{Counter, count};
 use crate::net::wire;
-use crate::net::{config, groups};
+use crate::net::{config, groups, path_mtu};
 use crate::reclaim::growth::Grow;
 use crate::schedule::time;
 use crate::vfs::poll::Events;
 
-/// Gives a UDP datagram to the sockets that want it. Returns whether there is one.
-pub fn receive_udp(packet: &Packet) -> bool {
-    let Body::Udp(ports, payload) = &packet.body else { return false };
+/// Gives a UDP datagram to the sockets that want it, one of which may take its payload. Returns
+/// whether there is one.
+pub fn receive_udp(packet: &mut Packet) -> bool {
+    let Body::Udp(ports, payload) = &mut packet.body else { return false };
     let to = packet.header.destination;
     if to.is_multicast() || config::current().is_broadcast(to) {
         receive_by_all(*ports, packet);
@@ -29,10 +31,16 @@ pub fn receive_udp(packet: &Packet) -> bool {
     }
     let from = SocketAddress::new(packet.header.source, ports.source);
     let found = find(&super::UDP, ports.destination, to, from, packet.interface);
-    if let Some(socket) = &found {
-        socket.arrive_filtered(packet, from, payload);
+    let Some(socket) = found else { return false };
+    if packet.segment == 0 && !socket.filter.is_set() {
+        let payload = core::mem::take(payload);
+        socket.arrive(&packet.header, packet.interface, from, payload, 0);
+    } else if let Ok(payload) = payload.share() {
+        socket.arrive_filtered(packet, from, &payload);
+    } else {
+        socket.count_drop();
     }
-    found.is_some()
+    true
 }
 
 /// Gives the answer to an echo request to the socket with its identifier.
@@ -85,6 +93,8 @@ pub struct Reported<'a> {
     pub icmp: (u8, u8, u32),
     /// The host that reported it.
     pub reporter: Address,
+    /// The interface by which the report came.
+    pub interface: u32,
     /// As much of the packet's payload as came back.
     pub payload: &'a Payload,
 }
@@ -134,7 +144,7 @@ impl Socket {
         }
         let wanted = if self.filter.is_set() { self.wanted(packet, payload) } else { usize::MAX };
         if wanted != 0 {
-            self.arrive(packet, from, payload, wanted - 1);
+            self.take(packet, from, payload, wanted - 1);
         }
     }
 
@@ -176,17 +186,30 @@ impl Socket {
         }
     }
 
-    /// Puts at most `wanted` bytes of a datagram into the queue. It is dropped if the queue is full
-    /// or there is no memory.
-    pub(super) fn arrive(
+    /// Takes at most `wanted` bytes of the payload of a packet, to which others refer, too.
+    pub(super) fn take(
         &self,
         packet: &Packet,
         from: SocketAddress,
         payload: &Payload,
         wanted: usize,
     ) {
-        let (header, interface) = (&packet.header, packet.interface);
         let Ok(payload) = payload.part(0, wanted) else { return self.count_drop() };
+        let takes_many = self.takes_many.load(Ordering::Relaxed);
+        let segment = if takes_many { packet.segment } else { 0 };
+        self.arrive(&packet.header, packet.interface, from, payload, segment);
+    }
+
+    /// Puts a datagram into the queue; `segment`: see [`Received`]. It is dropped if the queue is
+    /// full or there is no memory.
+    fn arrive(
+        &self,
+        header: &Header,
+        interface: u32,
+        from: SocketAddress,
+        payload: Payload,
+        segment: u16,
+    ) {
         let scope = if from.address.is_link_local() { interface } else { 0 };
         let datagram = Received {
             payload,
@@ -196,7 +219,7 @@ impl Socket {
             hop_limit: header.hop_limit,
             traffic_class: header.traffic_class,
             time: time::realtime_ns(),
-            segment: if self.takes_many.load(Ordering::Relaxed) { packet.segment } else { 0 },
+            segment,
         };
         {
             let mut queue = self.queue.lock();
@@ -218,13 +241,83 @@ impl Socket {
         self.wake(Events::READABLE);
     }
 
+    /// A packet was too long for its path: remembers what that takes, if the socket believes
+    /// routers. Returns whether the error is hard; `None` if the program is not told of it
+    /// (`__udp4_lib_err`, `__udp6_lib_err`, `ping_err`, `raw_err`, `rawv6_err`).
+    #[cold]
+    fn heed(&self, reported: &Reported<'_>, asks: bool) -> Option<bool> {
+        let to = reported.to.address;
+        let discovery = self.options.lock().discovery(to.is_v4());
+        let is_raw = matches!(self.protocol, Protocol::Raw(_));
+        // A raw socket sends to anybody: its word alone is little.
+        let is_sender = !is_raw || to.is_v4() || asks || self.remote.lock().is_some();
+        if discovery.believes() && is_sender {
+            let interface = match self.level.interface() {
+                0 if to.is_link_local() => reported.interface,
+                link => link,
+            };
+            if let Ok(path) = config::current().path(to, interface) {
+                let (_, _, bytes) = reported.icmp;
+                path_mtu::told(&path, to, bytes);
+            }
+        }
+        let wants = discovery != Discovery::Dont;
+        match (self.protocol, to.is_v4()) {
+            (Protocol::Raw(_), true) => Some(wants),
+            (Protocol::Raw(_), false) => Some(discovery == Discovery::Do),
+            (_, true) => wants.then_some(true),
+            (Protocol::Udp, false) => discovery.believes().then_some(wants),
+            (Protocol::Echo, false) => Some(false),
+        }
+    }
+
+    /// Notes an error of this machine's own, a message that was too long, in the queue of errors
+    /// (`ip_local_error`, `ipv6_local_error`); `mtu`: what the path takes. Returns the error.
+    #[cold]
+    pub(super) fn fail_long(&self, to: SocketAddress, mtu: u32) -> Errno {
+        if self.asks_for_errors(to.address) {
+            let mut queue = self.queue.lock();
+            if queue.admits(self.receive_limit.load(Ordering::Relaxed))
+                && queue.failures.make_room(1).is_ok()
+            {
+                let payload = Payload::new();
+                queue.hold(&payload);
+                queue.failures.push_back(Failure {
+                    errno: Errno::EMSGSIZE,
+                    origin: ORIGIN_LOCAL,
+                    kind: 0,
+                    code: 0,
+                    information: mtu,
+                    reporter: to.address,
+                    to,
+                    payload,
+                });
+                drop(queue);
+                self.wake(Events::ERR);
+            }
+        }
+        Errno::EMSGSIZE
+    }
+
+    /// Whether the program asks for errors about packets to an address (IP_RECVERR).
+    fn asks_for_errors(&self, to: Address) -> bool {
+        let wish = if to.is_v4() && !self.v6 { Wishes::ERRORS } else { Wishes::ERRORS_V6 };
+        self.options.lock().wishes.contains(wish)
+    }
+
     /// Notes an error: for the next call if the socket is connected or asks for errors, in the
     /// queue of errors if it asks and that has room (`__udp4_lib_err`, `sock_queue_err_skb`).
     pub(super) fn fail(&self, reported: &Reported<'_>) {
         let v4 = reported.to.address.is_v4();
-        let wish = if v4 && !self.v6 { Wishes::ERRORS } else { Wishes::ERRORS_V6 };
-        let asks = self.options.lock().wishes.contains(wish);
-        let told = asks || reported.is_hard && self.remote.lock().is_some();
+        let asks = self.asks_for_errors(reported.to.address);
+        let mut is_hard = reported.is_hard;
+        if reported.errno == Errno::EMSGSIZE {
+            match self.heed(reported, asks) {
+                Some(hard) => is_hard = hard,
+                None => return,
+            }
+        }
+        let told = asks || is_hard && self.remote.lock().is_some();
         if !told {
             return;
         }
@@ -239,8 +332,7 @@ impl Socket {
                 let (kind, code, information) = reported.icmp;
                 queue.failures.push_back(Failure {
                     errno: reported.errno,
-                    // SO_EE_ORIGIN_ICMP, SO_EE_ORIGIN_ICMP6.
-                    origin: if v4 { 2 } else { 3 },
+                    origin: if v4 { ORIGIN_ICMP } else { ORIGIN_ICMP_V6 },
                     kind,
                     code,
                     information,

@@ -111,6 +111,8 @@ pub struct Socket {
     segment: AtomicU16,
     /// UDP_GRO: datagrams that were sent as one arrive as one.
     takes_many: AtomicBool,
+    /// Whether the queue tells of a datagram that was too long: a read asks here first.
+    has_too_long: AtomicBool,
     raw: RawOptions,
     /// SO_ATTACH_FILTER.
     filter: Filter,
@@ -189,7 +191,12 @@ pub struct Received {
     segment: u16,
 }
 
-/// An error that ICMP reported, for MSG_ERRQUEUE.
+/// Who reported an error: this machine, ICMP, ICMPv6 (`SO_EE_ORIGIN_*`).
+const ORIGIN_LOCAL: u8 = 1;
+const ORIGIN_ICMP: u8 = 2;
+const ORIGIN_ICMP_V6: u8 = 3;
+
+/// An error for MSG_ERRQUEUE.
 struct Failure {
     errno: Errno,
     /// The reporter's protocol, and ICMP's type, code and information.
@@ -214,6 +221,9 @@ struct Queue {
     dropped: u32,
     error: Option<Errno>,
     failures: VecDeque<Failure>,
+    /// Where the last datagram was to go that was too long and might not be cut, and the MTU there
+    /// (IPV6_RECVPATHMTU).
+    too_long: Option<(SocketAddress, u32)>,
     /// shutdown(2) ended a direction.
     no_receive: bool,
     no_send: bool,
@@ -229,6 +239,7 @@ impl Queue {
             dropped: 0,
             error: None,
             failures: VecDeque::new(),
+            too_long: None,
             no_receive: false,
             no_send: false,
         }
@@ -295,6 +306,7 @@ impl Socket {
             groups: SpinLock::new(Vec::new()),
             segment: AtomicU16::new(0),
             takes_many: AtomicBool::new(false),
+            has_too_long: AtomicBool::new(false),
             raw: RawOptions::new(protocol.raw(), v6),
             filter: Filter::default(),
             stamp: Stamp::default(),

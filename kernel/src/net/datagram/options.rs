@@ -9,7 +9,7 @@ use super::control::{Marks, SOL_UDP, UDP_GRO, UDP_SEGMENT};
 use super::raw_options::{CHECKSUM, SOL_ICMP_V6, SOL_RAW};
 use super::{Protocol, Socket};
 use crate::net::ip_options::{self, SOL_IP, SOL_IPV6, ip, ipv6};
-use crate::net::{config, groups};
+use crate::net::{config, groups, path_mtu};
 use crate::reclaim::growth::Grow;
 use crate::vfs::poll::Events;
 use crate::vfs::socket::{
@@ -257,7 +257,8 @@ impl SocketOps for Socket {
             (SOL_IP | SOL_IPV6, _) if ip_options::is_mtu(level, option) => {
                 let remote = self.remote.lock().ok_or(Errno::ENOTCONN)?;
                 let path = self.path(&self.setup.lock(), remote).map_err(|_| Errno::ENOTCONN)?;
-                ip_options::write(level, ip_options::mtu(&path), out)
+                let mtu = path_mtu::of(&path, remote.address).bytes;
+                ip_options::write_mtu(level, option, mtu, out)
             }
             (SOL_IP | SOL_IPV6, _) => {
                 let value = self.options.lock().get(level, option).ok_or(Errno::ENOPROTOOPT)?;

@@ -151,6 +151,22 @@ impl Socket {
         }
         self.raw.checksum() < 0 || is_sum_good(&packet.header, body)
     }
+
+    /// Takes a packet, or its `body` if it is a socket of IPv6, if it and its filter want it.
+    fn take_filtered(&self, packet: &Packet, from: SocketAddress, whole: &Payload, body: &Payload) {
+        if !self.wants(packet, from, body) {
+            return;
+        }
+        let shown = if self.v6 { body } else { whole };
+        let mut most = usize::MAX;
+        if self.filter.is_set() {
+            let data = whole.len() - shown.len();
+            most = self.filter.verdict(&View::of_packet(packet, &[], whole, data));
+        }
+        if most > 0 {
+            self.take(packet, from, shown, most);
+        }
+    }
 }
 
 /// Reads the header that a program wrote. The kernel fills in the lengths, the checksum, and a
@@ -226,25 +242,42 @@ fn give(packet: &Packet) -> bool {
     if sockets.is_empty() {
         return false;
     }
-    // Without memory the packet is lost for raw sockets, as it is when their queues are full.
-    let Ok(whole) = wire::emit(packet) else { return true };
-    let head = header::length(&packet.header);
-    let Ok(body) = whole.part(head, whole.len()) else { return true };
+    // A socket of IPv6 sees what follows the packet's header, which is bytes already if no other
+    // part of the kernel knows the protocol, and a filter or a socket of IPv4 all of it.
+    let mut emitted = None;
     for socket in sockets {
-        if socket.wants(packet, from, &body) {
-            let shown = if socket.v6 { &body } else { &whole };
-            let mut most = usize::MAX;
-            if socket.filter.is_set() {
-                let data = whole.len() - shown.len();
-                match socket.filter.verdict(&View::of_packet(packet, &[], &whole, data)) {
-                    0 => continue,
-                    wanted => most = wanted,
+        match &packet.body {
+            Body::Bytes(body) if socket.v6 && !socket.filter.is_set() => {
+                if socket.wants(packet, from, body) {
+                    socket.take(packet, from, body, usize::MAX);
                 }
             }
-            socket.arrive(packet, from, shown, most);
+            _ => {
+                // Without memory the packet is lost for raw sockets, as it is when their queues
+                // are full.
+                let Ok((whole, body)) = emit_once(&mut emitted, packet) else { return true };
+                socket.take_filtered(packet, from, whole, body);
+            }
         }
     }
     true
+}
+
+/// Returns a packet as bytes, all of them and those behind its header, which are made the first
+/// time. `ENOMEM`.
+fn emit_once<'a>(
+    emitted: &'a mut Option<(Payload, Payload)>,
+    packet: &Packet,
+) -> Result<(&'a Payload, &'a Payload)> {
+    let (whole, body) = match emitted {
+        Some(emitted) => emitted,
+        None => {
+            let whole = wire::emit(packet)?;
+            let body = whole.part(header::length(&packet.header), whole.len())?;
+            emitted.insert((whole, body))
+        }
+    };
+    Ok((whole, body))
 }
 
 /// Tells the raw sockets that may have sent a packet of an error.

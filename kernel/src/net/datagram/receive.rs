@@ -1,12 +1,14 @@
 //! Receiving datagrams.
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 use hayate_ip::SocketAddress;
 
-use super::control::{report, report_failure};
-use super::{Protocol, Queue, Received, Socket};
+use super::control::{report, report_failure, report_path_mtu};
+use super::{Failure, ORIGIN_LOCAL, Protocol, Queue, Received, Socket};
+use crate::net::ip_options::Wishes;
 use crate::net::statistics::{Counter, count};
 use crate::vfs::socket::{AddressBytes, Attempt, IncomingMessage, flags, message_at, until};
 use crate::vfs::socket_options::Buffer;
@@ -31,11 +33,21 @@ impl Socket {
         if how & flags::ERRQUEUE != 0 {
             return self.receive_failure(out);
         }
+        if self.has_too_long.load(Ordering::Relaxed)
+            && let Some(told) = self.receive_path_mtu()?
+        {
+            return Ok(told);
+        }
         if how & flags::PEEK != 0 {
             return self.peek_message(out, how, nonblocking);
         }
-        let attempt = || Ok(self.queue.lock().next()?.map_or(Attempt::Wait, Attempt::Done));
-        let next = until(&self.common, Buffer::Receive, nonblocking, &self.readers, attempt)?;
+        // The datagram goes to its place at once: as the result of each step it would be copied.
+        let mut next = None;
+        let attempt = || {
+            let is_done = self.queue.lock().next(&mut next)?;
+            Ok(if is_done { Attempt::Done(()) } else { Attempt::Wait })
+        };
+        until(&self.common, Buffer::Receive, nonblocking, &self.readers, attempt)?;
         let Some((datagram, drops)) = next else { return Ok(IncomingMessage::default()) };
         let full = datagram.payload.len();
         let wanted = full.min(out.remaining());
@@ -97,14 +109,36 @@ impl Socket {
         })
     }
 
+    /// Tells of the MTU of the path of a datagram that was too long (IPV6_RECVPATHMTU;
+    /// `ipv6_recv_rxpmtu`), if there is one and the program wants that.
+    #[cold]
+    fn receive_path_mtu(&self) -> Result<Option<IncomingMessage>> {
+        let told = self.queue.lock().too_long;
+        let wants = |_: &_| self.options.lock().wishes.contains(Wishes::PATH_MTU_V6);
+        let Some((to, mtu)) = told.filter(wants) else { return Ok(None) };
+        let control = report_path_mtu(to, mtu)?;
+        self.has_too_long.store(false, Ordering::Relaxed);
+        self.queue.lock().too_long = None;
+        Ok(Some(IncomingMessage {
+            from: self.address_bytes(to),
+            control,
+            ..IncomingMessage::default()
+        }))
+    }
+
     /// Takes an error that ICMP reported, with the datagram that it concerns.
     fn receive_failure(&self, out: &mut Output<'_>) -> Result<IncomingMessage> {
         let failure = {
             let mut queue = self.queue.lock();
             let failure = queue.failures.pop_front().ok_or(Errno::EAGAIN)?;
             queue.let_go(&failure.payload);
-            // The pending error is that of the next one (`sock_dequeue_err_skb`).
-            queue.error = queue.failures.front().map(|next| next.errno);
+            // The pending error is that of the next one that a router reported
+            // (`sock_dequeue_err_skb`).
+            let is_remote = |failure: &&Failure| failure.origin != ORIGIN_LOCAL;
+            let next = queue.failures.front().filter(is_remote).map(|next| next.errno);
+            if next.is_some() || is_remote(&&failure) {
+                queue.error = next;
+            }
             failure
         };
         let full = failure.payload.len();
@@ -123,26 +157,26 @@ impl Socket {
 }
 
 impl Queue {
-    /// Takes the first datagram with the number of dropped ones. `Some(None)`: nothing will come
-    /// any more. `None`: wait.
+    /// Takes the first datagram, with the number of dropped ones, to `to`. Returns whether there is
+    /// one, or nothing will come any more; otherwise wait.
     ///
     /// # Errors
     /// The pending error.
-    #[allow(clippy::option_option, reason = "three outcomes, as described")]
-    fn next(&mut self) -> Result<Option<Option<(Received, u32)>>> {
+    fn next(&mut self, to: &mut Option<(Received, u32)>) -> Result<bool> {
         if let Some(error) = self.error.take() {
             return Err(error);
         }
-        let dropped = self.dropped;
-        if let Some(first) = self.datagrams.pop_front() {
+        *to = self.datagrams.pop_front().map(|first| (first, self.dropped));
+        if let Some((first, _)) = to {
             self.let_go(&first.payload);
-            return Ok(Some(Some((first, dropped))));
+            return Ok(true);
         }
-        Ok(if self.no_receive { Some(None) } else { None })
+        Ok(self.no_receive)
     }
 
     /// Shows the datagram that a peek sees that passes over `offset` bytes, with the number of
-    /// bytes of it that are passed over, and of dropped datagrams; else as [`next`](Self::next).
+    /// bytes of it that are passed over, and of dropped datagrams. `Some(None)`: nothing will come
+    /// any more. `None`: wait.
     ///
     /// # Errors
     /// The pending error; `ENOMEM`.

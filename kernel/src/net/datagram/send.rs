@@ -11,12 +11,12 @@ use super::names::destination;
 use super::{Corked, Protocol, Setup, Socket};
 use crate::net::config;
 use crate::net::config::Path;
-use crate::net::ip_options::Wishes;
+use crate::net::ip_options::{Discovery, IpOptions, Wishes};
 use crate::net::memory::{self, Charge};
 use crate::net::packet::{Body, Packet, Ports};
 use crate::net::slice::Payload;
 use crate::net::statistics::{Counter, count};
-use crate::net::{echo, output};
+use crate::net::{echo, output, path_mtu};
 use crate::schedule::MutexGuard;
 use crate::vfs::socket::{OutgoingMessage, flags};
 use crate::vfs::socket_options::Switches;
@@ -72,11 +72,11 @@ impl Socket {
             return self.gather(setup, input, message, &marks, more);
         }
         let (to, connected) = self.aim(message.to)?;
-        if length > self.most(to.address.is_v4()) {
-            return Err(Errno::EMSGSIZE);
-        }
         let (path, local) = self.prepare(&mut setup, to, connected, &marks)?;
         drop(setup);
+        if length > self.most(to.address.is_v4()) {
+            return Err(self.fail_long(to, path_mtu::of(&path, to.address).bytes));
+        }
         let payload = Payload::take(input, length)?;
         let set = self.segment.load(Ordering::Relaxed);
         let size = marks.segment.or((set != 0).then_some(set));
@@ -206,7 +206,8 @@ impl Socket {
         }
         let headers = header::LENGTH_V6 + header::LENGTH_UDP;
         let is_whole = path.is_local && self.protocol == Protocol::Udp;
-        if is_whole && payload.len() + headers <= path.interface.mtu() {
+        let mtu = path_mtu::of(path, to.address).bytes as usize;
+        if is_whole && payload.len() + headers <= mtu {
             // The size is less than that of the payload, which a packet takes.
             return self.emit(path, local, to, payload, marks, size as u16);
         }
@@ -238,12 +239,11 @@ impl Socket {
             protocol: header::UDP,
             hop_limit: marks.hop_limit.unwrap_or(ttl),
             traffic_class: marks.traffic_class.unwrap_or(tos),
-            // DO, PROBE and INTERFACE of IP_MTU_DISCOVER (`ip_sk_ignore_df`).
-            dont_fragment: matches!(options.discover[usize::from(!destination.is_v4())], 2..=4),
+            dont_fragment: false,
             fragment: None,
         };
         let ports = Ports { source: local.port, destination: to.port };
-        let packet = match self.protocol {
+        let mut packet = match self.protocol {
             Protocol::Udp if self.common.has(Switches::NO_CHECKSUM) && destination.is_v4() => {
                 let body = Body::Bytes(unsummed(ports, payload)?);
                 Packet { header, body, interface: 0, segment }
@@ -254,6 +254,7 @@ impl Socket {
             Protocol::Echo => echo::request(header, local.port, payload)?,
             Protocol::Raw(_) => self.raw_packet(header, payload)?,
         };
+        let mtu = self.limit(path, &mut packet, to, &options, marks)?;
         if multicast && options.wishes.contains(Wishes::MULTICAST_LOOP) {
             self.loop_back(path, &packet)?;
             if path.interface.is_loopback() {
@@ -261,11 +262,77 @@ impl Socket {
             }
         }
         let is_udp = self.protocol == Protocol::Udp;
-        output::send(path, packet)?;
+        output::send_within(path, packet, mtu)?;
         if is_udp {
             count(Counter::DatagramsSent, destination.is_v4());
         }
         Ok(())
+    }
+
+    /// Returns the length to which a packet is cut, and says in its header whether routers may cut
+    /// it, as the socket discovers the MTUs of paths (`__ip_append_data`, `__ip_make_skb`,
+    /// `__ip6_append_data`).
+    ///
+    /// # Errors
+    /// `EMSGSIZE` if it is longer and may not be cut.
+    #[inline]
+    fn limit(
+        &self,
+        path: &Path,
+        packet: &mut Packet,
+        to: SocketAddress,
+        options: &IpOptions,
+        marks: &Marks,
+    ) -> Result<usize> {
+        let (destination, length) = (packet.header.destination, packet.length());
+        let is_v4 = destination.is_v4();
+        let discovery = options.discovery(is_v4);
+        let own = path_mtu::of_interface(path, destination);
+        let mut known = if discovery.heeds_path() { path_mtu::of(path, destination) } else { own };
+        if !is_v4 && options.most_v6 != 0 {
+            known.bytes = known.bytes.min(options.most_v6);
+        }
+        let is_longer = length > known.bytes as usize;
+        if is_v4 && self.raw.header_included() {
+            // What routers may do stands in the program's header; it is no longer than the
+            // interface takes (`raw_send_hdrinc`).
+            if length > own.bytes as usize {
+                return Err(self.fail_long(to, own.bytes));
+            }
+        } else if is_longer && !is_v4 && self.asks_to_be_whole(options, marks) {
+            self.note_long(to, known.bytes, options);
+            return Err(self.fail_long(to, known.bytes));
+        } else if is_longer && !discovery.cuts() {
+            return Err(self.fail_long(to, known.bytes));
+        } else {
+            packet.header.dont_fragment = match discovery {
+                Discovery::Do | Discovery::Probe => true,
+                Discovery::Want => !is_longer && !known.is_locked,
+                _ => false,
+            };
+        }
+        Ok(known.bytes as usize)
+    }
+
+    /// Whether the program wants no packet of IPv6 to be cut (IPV6_DONTFRAG). Raw sockets of most
+    /// protocols have no choice (`__ip6_append_data`).
+    #[cold]
+    fn asks_to_be_whole(&self, options: &IpOptions, marks: &Marks) -> bool {
+        let has_choice = match self.protocol {
+            Protocol::Raw(number) => matches!(number, header::RAW | header::ICMP_V6),
+            Protocol::Udp | Protocol::Echo => true,
+        };
+        has_choice
+            && marks.dont_fragment.unwrap_or(options.wishes.contains(Wishes::DONT_FRAGMENT_V6))
+    }
+
+    /// Remembers that a datagram was too long for its path, for a program that wants to know
+    /// (IPV6_RECVPATHMTU; `ipv6_local_rxpmtu`).
+    fn note_long(&self, to: SocketAddress, mtu: u32, options: &IpOptions) {
+        if options.wishes.contains(Wishes::PATH_MTU_V6) {
+            self.queue.lock().too_long = Some((SocketAddress { port: 0, ..to }, mtu));
+            self.has_too_long.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Gives this machine's sockets a multicast packet that leaves it (IP_MULTICAST_LOOP).

@@ -13,11 +13,13 @@ use super::dump::Dump;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::schedule::WaitQueue;
+use crate::vfs::caller;
 use crate::vfs::fasync::Signals;
 use crate::vfs::signal_owner::Band;
 use crate::vfs::socket::Attempt;
 use crate::vfs::socket_count::{Counted, Kind};
 use crate::vfs::socket_options::RECEIVE_DEFAULT;
+use crate::vfs::users::{self, Holdings};
 
 /// The number of groups of NETLINK_ROUTE (`RTNLGRP_MAX` of Linux 6.1).
 pub const GROUPS: u32 = 36;
@@ -64,8 +66,12 @@ struct State {
     /// Where messages without an address go.
     destination: Destination,
     queue: VecDeque<Datagram>,
-    /// The memory that the queue counts for.
+    /// The memory that the queue counts for, with that of promised messages.
     queued: usize,
+    /// The messages that have a place and come later ([`super::letter`]).
+    promised: usize,
+    /// The socket is closed: what is promised is not kept.
+    is_closed: bool,
     /// The dump that is under way; not while a piece of it is made.
     dump: Option<Dump>,
     /// A dump is not yet at its end.
@@ -91,6 +97,8 @@ pub struct Endpoint {
     pub protocol: i32,
     /// The number of its inode.
     pub inode: AtomicU64,
+    /// The counts of the user who made it; `None` for the superuser, who is not bounded.
+    user: Option<Arc<Holdings>>,
     _counted: Counted,
 }
 
@@ -105,6 +113,7 @@ impl Endpoint {
             signals: Signals::new(),
             protocol,
             inode: AtomicU64::new(0),
+            user: users::limited(caller::identity().uid),
             _counted: Counted::new(Kind::Netlink),
         })
     }
@@ -170,15 +179,79 @@ impl Endpoint {
             if state.queued > self.receive_size.load(Ordering::Relaxed) {
                 return Ok(Attempt::Wait);
             }
-            state.queue.make_room(1).map_err(|_| Errno::ENOBUFS)?;
+            let more = state.promised + 1;
+            state.queue.make_room(more).map_err(|_| Errno::ENOBUFS)?;
+            let size = datagram.as_ref().map_or(0, |next| next.bytes.len() + OVERHEAD);
+            self.count(size, state.queue.is_empty())?;
             if let Some(datagram) = datagram.take() {
-                state.queued += datagram.bytes.len() + OVERHEAD;
+                state.queued += size;
                 state.queue.push_back(datagram);
             }
         }
         self.readers.wake_all();
         self.signals.tell(Band::In);
         Ok(Attempt::Done(()))
+    }
+
+    /// Takes a place for a message of so many bytes, as [`try_deliver`](Self::try_deliver) does.
+    /// It is [fulfilled](Self::fulfil) or [withdrawn](Self::withdraw). ENOBUFS.
+    pub fn promise(&self, bytes: usize) -> Result<Attempt<()>> {
+        let mut state = self.state.lock();
+        if state.queued > self.receive_size.load(Ordering::Relaxed) && !state.is_closed {
+            return Ok(Attempt::Wait);
+        }
+        let more = state.promised + 1;
+        state.queue.make_room(more).map_err(|_| Errno::ENOBUFS)?;
+        self.count(bytes + OVERHEAD, state.queue.is_empty())?;
+        state.queued += bytes + OVERHEAD;
+        state.promised += 1;
+        Ok(Attempt::Done(()))
+    }
+
+    /// Puts a promised message into the queue, for which there is room.
+    pub fn fulfil(&self, datagram: Datagram) {
+        let size = datagram.bytes.len();
+        {
+            let mut state = self.state.lock();
+            if !state.is_closed {
+                state.promised -= 1;
+                state.queue.push_back(datagram);
+                drop(state);
+                self.readers.wake_all();
+                self.signals.tell(Band::In);
+                return;
+            }
+        }
+        self.withdraw(size);
+    }
+
+    /// Gives the place of a promised message of so many bytes back.
+    pub fn withdraw(&self, bytes: usize) {
+        {
+            let mut state = self.state.lock();
+            state.promised = state.promised.saturating_sub(1);
+            state.queued = state.queued.saturating_sub(bytes + OVERHEAD);
+        }
+        self.uncount(bytes + OVERHEAD);
+        self.senders.wake_all();
+    }
+
+    /// Counts bytes for the user: `ENOBUFS` if that has too many in flight, in all queues that it
+    /// does not read. A queue that is empty gets more.
+    fn count(&self, size: usize, is_empty: bool) -> Result<()> {
+        let Some(user) = &self.user else { return Ok(()) };
+        let most = users::most_in_flight() * if is_empty { 2 } else { 1 };
+        if user.bytes_in_flight.add(size) > most {
+            self.uncount(size);
+            return Err(Errno::ENOBUFS);
+        }
+        Ok(())
+    }
+
+    fn uncount(&self, size: usize) {
+        if let Some(user) = &self.user {
+            user.bytes_in_flight.give(size);
+        }
     }
 
     /// Puts a message into the queue: ENOBUFS if the queue is full.
@@ -262,14 +335,34 @@ impl Endpoint {
         }
         let Some(first) = state.queue.pop_front() else { return Ok(Attempt::Wait) };
         state.queued -= full + OVERHEAD;
+        self.uncount(full + OVERHEAD);
         state.largest_read = state.largest_read.max(room);
         Ok(Attempt::Done((first, full)))
     }
 
     /// The socket is closed: drops what is queued.
     pub fn close(&self) {
-        let old = core::mem::take(&mut *self.state.lock());
+        let old = {
+            let mut state = self.state.lock();
+            let (queued, promised) = (state.queued, state.promised);
+            let old = core::mem::take(&mut *state);
+            let dropped: usize = old.queue.iter().map(|next| next.bytes.len() + OVERHEAD).sum();
+            // What is promised stays counted until it is withdrawn.
+            state.queued = queued.saturating_sub(dropped);
+            state.promised = promised;
+            state.is_closed = true;
+            self.uncount(dropped);
+            old
+        };
         self.senders.wake_all();
         drop(old);
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // A message may have come after it was closed.
+        let queued = self.state.lock().queued;
+        self.uncount(queued);
     }
 }

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`provider`] | what is told: a trait that the network implements |
 //! | [`endpoint`] | a socket's port, groups and queue of messages |
+//! | [`letter`] | a message whose place in a queue is taken before it is sent |
 //! | [`ports`] | the sockets by their ports; messages to all of a group |
 //! | [`dump`] | lists that go to a socket piece by piece |
 //! | [`asking`] | the socket that asks, and how it is answered |
@@ -36,6 +37,7 @@ pub mod asking;
 pub mod diag;
 pub mod dump;
 pub mod endpoint;
+pub mod letter;
 pub mod options;
 pub mod ports;
 pub mod provider;

@@ -1,5 +1,6 @@
 //! The open file of a netlink socket, and its operations (net/netlink/af_netlink.c of Linux 6.1).
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +11,7 @@ use smallvec::SmallVec;
 use super::asking::Asking;
 use super::endpoint::{Datagram, Destination, Endpoint};
 use super::options::{KeptOptions, NETLINK_PKTINFO, Options, SOL_NETLINK};
-use super::{ROUTE, SOCK_DIAG, ports, request};
+use super::{ROUTE, SOCK_DIAG, letter, ports, request};
 use crate::credentials::Capability;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
@@ -19,8 +20,8 @@ use crate::vfs::fasync::{Interest, Signals};
 use crate::vfs::open_file::{FileOps, OpenFile, Traits};
 use crate::vfs::poll::{Events, Registrar};
 use crate::vfs::socket::{
-    AddressBytes, Ancillary, ControlMessage, IncomingMessage, OutgoingMessage, SocketOps, flags,
-    kinds, until,
+    AddressBytes, Ancillary, ControlMessage, IncomingMessage, Letter, OutgoingMessage, SocketOps,
+    flags, kinds, until,
 };
 use crate::vfs::socket_family::{Family, interface_request, no_pair, register as register_family};
 use crate::vfs::socket_options::{Buffer, Common, OptionOutput, OptionValue, SEND_DEFAULT};
@@ -266,6 +267,10 @@ impl SocketOps for Socket {
             message.control = Vec::from([info]);
         }
         Ok(message)
+    }
+
+    fn letter(&self, bytes: Vec<u8>) -> Result<Box<dyn Letter>> {
+        letter::promise(&self.endpoint, bytes)
     }
 
     fn set_option(&self, level: i32, option: i32, value: OptionValue) -> Result<()> {

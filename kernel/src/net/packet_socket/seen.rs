@@ -41,7 +41,7 @@ impl Kind {
         match &link[..6] {
             [0xff, 0xff, 0xff, 0xff, 0xff, 0xff] => Kind::Broadcast,
             to if to[0] & 1 != 0 => Kind::Multicast,
-            to if *to == interface.hardware => Kind::Host,
+            to if *to == interface.hardware() => Kind::Host,
             _ => Kind::Other,
         }
     }

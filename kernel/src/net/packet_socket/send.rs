@@ -127,5 +127,5 @@ fn header(
     };
     // A frame of LLC has its length there.
     let number = if matches!(protocol, 1 | 4) { (length as u16).min(LEAST - 1) } else { protocol };
-    Ok(link_header(to, interface.hardware, number))
+    Ok(link_header(to, interface.hardware(), number))
 }

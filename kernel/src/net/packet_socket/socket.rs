@@ -154,8 +154,8 @@ impl SocketOps for Socket {
         let (index, protocol) = self.endpoint.bound();
         let config = config::current();
         if let Some(interface) = config.interface(index) {
-            let bytes = seen::address(interface, protocol, 0, interface.hardware);
-            return Ok(bytes[..ADDRESS + interface.hardware.len()].iter().copied().collect());
+            let bytes = seen::address(interface, protocol, 0, interface.hardware());
+            return Ok(bytes[..ADDRESS + interface.hardware().len()].iter().copied().collect());
         }
         let mut bytes = [0; ADDRESS];
         bytes[..2].copy_from_slice(&FAMILY.to_ne_bytes());

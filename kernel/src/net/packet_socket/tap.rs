@@ -177,7 +177,7 @@ pub fn looped(interface: &Interface, packet: &Packet) {
 fn show_looped(interface: &Interface, packet: &Packet) {
     // All of its addresses are zero, those of groups too.
     let kind = protocol_of(packet.header.destination);
-    let link = link_header(interface.hardware, interface.hardware, kind);
+    let link = link_header(interface.hardware(), interface.hardware(), kind);
     let body = || wire::emit(packet);
     show(interface, &[Kind::Outgoing, Kind::Host], link, Sum::Good, body, None);
 }

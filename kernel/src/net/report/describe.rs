@@ -35,7 +35,7 @@ pub(super) fn link_of(interface: &Interface) -> Link {
         index: interface.index,
         name: name_of(interface),
         hardware_type: if device.is_some() { HARDWARE_ETHERNET } else { HARDWARE_LOOPBACK },
-        hardware: interface.hardware,
+        hardware: interface.hardware(),
         broadcast: if device.is_some() { [0xff; 6] } else { [0; 6] },
         mtu: interface.mtu() as u32,
         least_mtu: if device.is_some() { LEAST_MTU } else { 0 },

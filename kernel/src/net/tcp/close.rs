@@ -7,8 +7,8 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinGuard;
 use hayate_tcp::{Closing, Events, State as TcpState};
 
-use super::table::Remnant;
-use super::{After, Listener, Outbox, PORTS, Phase, Socket, State, errno};
+use super::table::{self, ConnectionEntry, Remnant};
+use super::{After, KEY, Listener, Outbox, PORTS, Phase, Socket, State, errno};
 use crate::net::statistics::{TcpCounter, count_tcp};
 use crate::schedule::time::monotonic_ns;
 use crate::vfs::socket::Directions;
@@ -21,6 +21,21 @@ fn count_end(last: TcpState) {
         TcpState::Established | TcpState::CloseWait => count_tcp(TcpCounter::Broken),
         _ => {}
     }
+}
+
+/// Draws a new secret, and ends all connections and what is left of others.
+///
+/// # Errors
+/// `ENOMEM`: some connections go on.
+pub fn renew() -> Result<()> {
+    *KEY.lock() = None;
+    table::for_each(|entry| {
+        match entry {
+            ConnectionEntry::Socket(socket) => socket.destroy(),
+            ConnectionEntry::Remnant(remnant) => remnant.end(),
+        }
+        Ok(())
+    })
 }
 
 impl Socket {

@@ -12,8 +12,8 @@ use hayate_tcp::{Events, Pieces, Pressure, State as TcpState};
 
 use super::{Outbox, Phase, Socket, State, errno};
 use crate::net::slice::{Payload, Slice};
-use crate::schedule::Woken;
 use crate::schedule::time::monotonic_ns;
+use crate::schedule::{self, Woken};
 use crate::vfs::poll;
 use crate::vfs::socket::{Attempt, IncomingMessage, OutgoingMessage, flags, until};
 use crate::vfs::socket_options::{Buffer, Switches};
@@ -155,6 +155,7 @@ impl Socket {
                 return Err(error);
             }
             let Phase::Connected(flow) = &mut state.phase else { return Err(Errno::EPIPE) };
+            flow.press();
             let mut out = Outbox::default();
             let mut queued = 0;
             for slice in payload.into_slices() {
@@ -173,7 +174,12 @@ impl Socket {
             (queued, self.settle(&mut state, out, Events::empty()))
         };
         let (queued, after) = after;
+        let to_device = after.leads;
         self.finish(after);
+        if to_device && follows {
+            // What arrives meanwhile has its turn (Linux: in an interrupt).
+            schedule::breathe();
+        }
         Ok(queued)
     }
 

@@ -5,12 +5,14 @@ use alloc::sync::Arc;
 use hayate_ip::header::Header;
 use hayate_ip::icmp::Failure;
 use hayate_ip::{Address, SocketAddress};
-use hayate_tcp::{Error, Segment, Seq, Verdict};
+use hayate_tcp::{Error, Events, Segment, Seq, Verdict};
 
 use super::route::{Ends, Route};
 use super::table::{self, ConnectionEntry, Remnant};
 use super::{PORTS, Socket};
+use crate::net::ip_options::Discovery;
 use crate::net::packet::Ports;
+use crate::net::path_mtu;
 use crate::net::slice::Slice;
 use crate::net::statistics::{TcpCounter, count_tcp};
 use crate::schedule::time::monotonic_ns;
@@ -85,22 +87,48 @@ impl Socket {
     }
 }
 
+impl Socket {
+    /// A router told that a segment of this connection was a packet of more than `bytes` bytes.
+    #[cold]
+    fn told_mtu(&self, ends: &Ends, seq: Seq, bytes: u32) {
+        let discovery = self.options.lock().discovery(ends.remote.address.is_v4());
+        let is_known = self.act(|connection, _, _| (connection.in_flight(seq), Events::empty()));
+        if is_known != Some(true) || !discovery.believes() {
+            return;
+        }
+        let interface = match self.level.interface() {
+            0 => ends.remote.scope,
+            link => link,
+        };
+        let Ok(route) = Route::find(*ends, interface, (0, 0)) else { return };
+        let mtu = path_mtu::told(&route.path, ends.remote.address, bytes).bytes;
+        if discovery == Discovery::Dont {
+            return;
+        }
+        let mss = route.mss_of(mtu);
+        self.act(|connection, now, out| {
+            if mss < connection.info().path_mss {
+                connection.set_path_mss(now, mss, out);
+            }
+            ((), Events::empty())
+        });
+    }
+}
+
 /// Tells a connection of an error that ICMP reported about one of its segments.
 pub fn failed(from: SocketAddress, to: SocketAddress, seq: u32, failure: Failure) {
     let ends = Ends { local: from, remote: to };
     let Some(ConnectionEntry::Socket(socket)) = table::find(&ends) else { return };
     let seq = Seq(seq);
-    socket.act(|connection, now, out| {
+    if let Failure::TooBig(bytes) = failure {
+        return socket.told_mtu(&ends, seq, bytes);
+    }
+    socket.act(|connection, _, _| {
         // A stranger cannot know what is in flight (RFC 5927, 4.1).
         if !connection.in_flight(seq) {
-            return ((), hayate_tcp::Events::empty());
+            return ((), Events::empty());
         }
         let error = match failure {
-            Failure::TooBig(mtu) => {
-                let headers = if ends.remote.address.is_v4() { 40 } else { 60 };
-                connection.set_path_mss(now, mtu.saturating_sub(headers), out);
-                return ((), hayate_tcp::Events::empty());
-            }
             Failure::NetworkUnreachable => Error::NetworkUnreachable,
             Failure::NoProtocol => Error::NoProtocol,
             Failure::Refused => Error::Refused,

@@ -1,7 +1,9 @@
 //! Listeners: listen(2), accept(2), and connections that begin.
 //!
 //! A SYN makes a connection at once, unless too many have begun and not been completed: then it is
-//! answered with a SYN cookie and nothing is kept.
+//! answered with a SYN cookie and nothing is kept. One is not answered at all while as many
+//! connections wait to be accepted as the listener's backlog allows, or as its user may have
+//! (`vfs::unaccepted`).
 
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -23,6 +25,8 @@ use crate::vfs::poll;
 use crate::vfs::signal_owner::Band;
 use crate::vfs::socket::{Attempt, until};
 use crate::vfs::socket_options::Buffer;
+use crate::vfs::unaccepted::Unaccepted;
+use crate::vfs::users;
 
 /// How long acknowledgements of cookies are looked for after the last one was sent.
 const COOKIE_LIFE: u64 = 120 * SECOND;
@@ -31,6 +35,7 @@ impl Socket {
     /// listen(2).
     pub(super) fn begin_listening(&self, backlog: usize) -> Result<()> {
         let me = self.arc()?;
+        let user = users::limited(self.user);
         let mut state = self.state.lock();
         match &mut state.phase {
             Phase::Listening(listener) => {
@@ -51,6 +56,7 @@ impl Socket {
             ready: VecDeque::new(),
             begun: 0,
             cookie_sent: None,
+            user,
         });
         state.no_receive = false;
         state.no_send = false;
@@ -66,7 +72,7 @@ impl Socket {
         };
         let child = until(&self.common, Buffer::Receive, nonblocking, &self.readers, attempt)?;
         let remote =
-            child.remote().unwrap_or(SocketAddress::new(self.state.lock().local.address, 0));
+            child.accepted().unwrap_or(SocketAddress::new(self.state.lock().local.address, 0));
         Ok((child, remote))
     }
 
@@ -87,21 +93,22 @@ impl Socket {
         if !segment.flags.contains(Flags::SYN) {
             return true;
         }
-        let is_begun = {
+        let (is_begun, unaccepted) = {
             let mut state = self.state.lock();
             let Phase::Listening(listener) = &mut state.phase else { return false };
-            if listener.is_full() {
+            let unaccepted = listener.count_waiting().filter(|_| !listener.is_full());
+            let Some(unaccepted) = unaccepted else {
                 count_tcp(TcpCounter::Overflows);
                 count_tcp(TcpCounter::NotTaken);
                 return true;
-            }
+            };
             let begins = listener.begun < listener.backlog.clamp(8, settings::most_begun().max(8));
             if begins {
                 listener.begun += 1;
             } else {
                 listener.cookie_sent = Some(monotonic_ns());
             }
-            begins
+            (begins, unaccepted)
         };
         let marks = self.marks(ends.remote.address);
         let Ok(route) = Route::find(ends, self.level.interface(), marks) else {
@@ -117,12 +124,12 @@ impl Socket {
         if !is_begun {
             let v6 = !ends.local.address.is_v4();
             count_tcp(TcpCounter::CookiesSent);
-            route.send(cookie::answer(key(), now, &ends.tuple(), v6, &config, &segment));
+            route.send(cookie::answer(&key(), now, &ends.tuple(), v6, &config, &segment));
             return true;
         }
         let first = first.unwrap_or_else(|| key().isn(now, &ends.tuple()));
         let connection = || Connection::accept(now, &config, first, &segment);
-        let Ok(child) = self.make_child(ends, route, connection) else {
+        let Ok(child) = self.make_child(ends, route, unaccepted, connection) else {
             self.count_begun(false);
             count_tcp(TcpCounter::NotTaken);
             return true;
@@ -137,7 +144,7 @@ impl Socket {
     /// Handles an acknowledgement that may be of a cookie.
     fn on_cookie(self: &Arc<Socket>, ends: Ends, segment: Segment<Slice>) -> bool {
         let now = monotonic_ns();
-        {
+        let unaccepted = {
             let mut state = self.state.lock();
             let Phase::Listening(listener) = &mut state.phase else { return false };
             // Another processor may have sent one since `now`.
@@ -146,25 +153,27 @@ impl Socket {
             if !recent {
                 return false;
             }
-            if listener.is_full() {
+            let unaccepted = listener.count_waiting().filter(|_| !listener.is_full());
+            let Some(unaccepted) = unaccepted else {
                 count_tcp(TcpCounter::Overflows);
                 count_tcp(TcpCounter::NotTaken);
                 return true;
-            }
+            };
             listener.begun += 1;
-        }
+            unaccepted
+        };
         let marks = self.marks(ends.remote.address);
         let route = Route::find(ends, self.level.interface(), marks);
         let child = route.ok().and_then(|route| {
             let mut config = self.config(&route);
             config.timestamp_offset = key().timestamp_offset(&ends.tuple()[..32]);
             let v6 = !ends.local.address.is_v4();
-            let checked = cookie::check(key(), now, &ends.tuple(), v6, &config, &segment);
+            let checked = cookie::check(&key(), now, &ends.tuple(), v6, &config, &segment);
             let is_right = checked.is_some();
             count_tcp(if is_right { TcpCounter::CookiesTaken } else { TcpCounter::CookiesWrong });
             let accepted = checked?;
             let connection = || Connection::resume(now, &config, &accepted, &segment);
-            self.make_child(ends, route, connection).ok()
+            self.make_child(ends, route, unaccepted, connection).ok()
         });
         let Some(child) = child else {
             self.count_begun(false);
@@ -186,6 +195,7 @@ impl Socket {
         self: &Arc<Socket>,
         ends: Ends,
         route: Arc<Route>,
+        unaccepted: Unaccepted,
         connection: impl FnOnce() -> Connection<Slice>,
     ) -> Result<Arc<Socket>> {
         let child = Socket::make(self.v6, self.user);
@@ -199,7 +209,9 @@ impl Socket {
             state.address_given = true;
             state.port_given = true;
             let parent = Some(Arc::clone(self));
-            state.phase = Phase::Connected(Flow::new(connection, route, parent, self.user));
+            let mut flow = Flow::new(connection, route, parent, self.user);
+            flow.unaccepted = Some(unaccepted);
+            state.phase = Phase::Connected(flow);
         }
         if let Err(error) = table::enter(ends, &child) {
             PORTS.unbind(ends.local.port, &binding, None);
@@ -244,10 +256,13 @@ impl Socket {
         }
     }
 
-    /// The peer of a connection.
-    pub(super) fn remote(&self) -> Option<SocketAddress> {
-        match &self.state.lock().phase {
-            Phase::Connected(flow) => Some(flow.route.ends.remote),
+    /// The connection is accepted. Returns its peer.
+    fn accepted(&self) -> Option<SocketAddress> {
+        match &mut self.state.lock().phase {
+            Phase::Connected(flow) => {
+                flow.unaccepted = None;
+                Some(flow.route.ends.remote)
+            }
             _ => None,
         }
     }

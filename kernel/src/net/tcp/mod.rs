@@ -11,19 +11,33 @@
 //! and waiting threads are woken. So no socket's lock is held while a segment is on its way, and on
 //! the loopback interface the peer may be locked.
 //!
+//! Segments for a device leave in the order in which they were made: while one thread sends, an
+//! interrupt handler or another processor leaves to it what it has ([`State::behind`]). A peer that
+//! gets segments out of order takes those that are late for lost.
+//!
 //! # Locks
 //!
-//! A socket's `state`; then a part of the table of ports, then one of the table of connections, or
-//! a timer's. Two sockets are never locked at once. A copy from or to a program is made without a
-//! lock; readers take turns by `reader`, which may sleep and comes first.
+//! A socket's `state`; then [`KEY`], a leaf, or a part of the table of ports, then one of the
+//! table of connections, or a timer's. Two sockets are never locked at once. A copy from or to a
+//! program is made without a lock; readers take turns by `reader`, which may sleep and comes
+//! first.
+//!
+//! # Devices
+//!
+//! What a connection has given to a device that has not sent it is bounded, so that no queue below
+//! overflows, and little waits in front of other connections ([`Route`]; Linux:
+//! `tcp_small_queue_check`). The connection goes on when the device has sent half of it
+//! ([`resume`]).
 
 mod choices;
 mod close;
 mod connect;
 mod data;
+mod ends;
 mod input;
 mod listen;
 mod options;
+mod resume;
 mod route;
 mod shown;
 mod socket_ops;
@@ -33,6 +47,7 @@ mod time_wait;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
@@ -52,6 +67,7 @@ use super::ports::Ports;
 use super::slice::Slice;
 use super::statistics::{TcpCounter, count_tcp};
 use crate::random;
+use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
 use crate::schedule::{Mutex, Timer, TimerTarget, WaitQueue};
 use crate::vfs::caller;
@@ -60,19 +76,38 @@ use crate::vfs::poll;
 use crate::vfs::signal_owner::{Band, SignalOwner};
 use crate::vfs::socket_count::{Counted, Kind};
 use crate::vfs::socket_options::{Common, Switches};
+use crate::vfs::unaccepted::Unaccepted;
+use crate::vfs::users::Holdings;
 
+pub use close::renew;
+pub use ends::Ends;
 pub use input::{failed, receive};
 pub use options::SEND_DEFAULT;
-pub use route::Ends;
 pub use shown::{Counts, Details, Shown, counts, find_shown, for_each_shown};
+
+/// Starts what lets connections go on that waited for a device; at boot.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn init() -> Result<()> {
+    resume::init(|ends| {
+        if let Some(table::ConnectionEntry::Socket(socket)) = table::find(ends) {
+            socket.act(|connection, now, out| {
+                connection.transmit(now, out);
+                ((), Events::empty())
+            });
+        }
+    })
+}
 
 /// The ports of TCP.
 pub static PORTS: Ports<Socket> = Ports::new(Binding::conflicts_as_stream);
 
-/// The secret of first numbers and SYN cookies.
-fn key() -> &'static Key {
-    static KEY: Once<Key> = Once::new();
-    KEY.call_once(|| Key::new([random::word(), random::word()]))
+/// The secret of first numbers and SYN cookies; drawn at its first use.
+static KEY: SpinLock<Option<Key>> = SpinLock::new(None);
+
+fn key() -> Key {
+    *KEY.lock().get_or_insert_with(|| Key::new([random::word(), random::word()]))
 }
 
 /// A stream socket.
@@ -123,6 +158,9 @@ struct State {
     /// shutdown(2) ended a direction, or the connection is over.
     no_receive: bool,
     no_send: bool,
+    /// A thread sends segments to a device, and those that it sends next.
+    sends: bool,
+    behind: Vec<Segment<Slice>>,
 }
 
 enum Phase {
@@ -142,7 +180,12 @@ struct Listener {
     begun: usize,
     /// When the last cookie was sent.
     cookie_sent: Option<u64>,
+    /// The counts of its user, if that is not the superuser.
+    user: Option<Arc<Holdings>>,
 }
+
+/// The memory of the two ends of a connection in this machine.
+const BOTH_ENDS: usize = 2 * (size_of::<Socket>() + size_of::<Flow>() + size_of::<Route>());
 
 impl Listener {
     /// How many connections wait to be accepted.
@@ -158,6 +201,11 @@ impl Listener {
     fn is_full(&self) -> bool {
         self.ready.len() > self.backlog
     }
+
+    /// Counts a connection that begins; `None` if its user has too many that wait.
+    fn count_waiting(&self) -> Option<Unaccepted> {
+        Unaccepted::count(self.user.as_ref(), BOTH_ENDS)
+    }
 }
 
 /// A connection and its way.
@@ -172,6 +220,8 @@ struct Flow {
     deferred: Option<u64>,
     /// The memory of its queues.
     held: Charge,
+    /// It counts for the listener's user until it is accepted.
+    unaccepted: Option<Unaccepted>,
 }
 
 /// The least memory that a piece in a queue pins: a small slice shares its frame with one more of
@@ -196,12 +246,16 @@ impl Flow {
             is_entered: true,
             deferred: None,
             held: Charge::new(&memory::TCP, user),
+            unaccepted: None,
         })
     }
 
     /// Before the connection acts: how much it may hold.
     #[inline]
     fn press(&mut self) -> Events {
+        if self.connection.has_bursts() {
+            self.connection.set_below(self.route.below());
+        }
         let relieved = self.connection.set_pressure(self.held.pressure());
         if relieved { Events::WRITABLE } else { Events::empty() }
     }
@@ -270,6 +324,21 @@ fn errno(error: Error) -> Errno {
     }
 }
 
+/// Decides who sends the segments of `out` to a device: the caller (true), or the thread that sends
+/// others now, which gets them.
+#[inline]
+fn lead(sends: &mut bool, behind: &mut Vec<Segment<Slice>>, out: &mut Outbox) -> bool {
+    if !core::mem::replace(sends, true) {
+        return true;
+    }
+    // Without memory they are lost, and sent again later.
+    if behind.make_room(out.0.len()).is_ok() {
+        behind.extend(out.0.drain(..));
+    }
+    out.0.clear();
+    false
+}
+
 /// The work that has to be done after a socket was unlocked.
 #[must_use]
 struct After {
@@ -278,6 +347,8 @@ struct After {
     events: Events,
     /// The listener that is told that a connection is established (true) or has failed.
     parent: Option<(Arc<Socket>, bool)>,
+    /// Further segments may come meanwhile, which are sent as well.
+    leads: bool,
 }
 
 impl Socket {
@@ -312,6 +383,8 @@ impl Socket {
                     released: false,
                     no_receive: false,
                     no_send: false,
+                    sends: false,
+                    behind: Vec::new(),
                 }),
                 reader: Mutex::new(()),
                 readers: WaitQueue::new(),
@@ -356,7 +429,7 @@ impl Socket {
     /// the work for later.
     #[inline]
     fn settle(&self, state: &mut State, out: Outbox, events: Events) -> After {
-        let mut after = After { out, route: None, events, parent: None };
+        let mut after = After { out, route: None, events, parent: None, leads: false };
         let Phase::Connected(flow) = &mut state.phase else { return after };
         flow.held.set(flow.connection.memory(PIECE_LEAST));
         if let Some(deadline) = flow.connection.next_deadline()
@@ -365,9 +438,16 @@ impl Socket {
             self.armed.store(deadline, Ordering::Relaxed);
             self.timer.arm(deadline);
         }
-        if !after.out.0.is_empty() {
+        let waits = flow.connection.take_wait();
+        if !after.out.0.is_empty() || waits.is_some() {
             self.refresh(flow);
+            if let Some(bound) = waits {
+                flow.route.wait(bound);
+            }
             after.route = Some(Arc::clone(&flow.route));
+            if flow.connection.has_bursts() {
+                after.leads = lead(&mut state.sends, &mut state.behind, &mut after.out);
+            }
         }
         let bound = self.not_sent.load(Ordering::Relaxed);
         if bound != 0 && flow.connection.unsent() * 2 < bound {
@@ -425,12 +505,36 @@ impl Socket {
             for segment in after.out.0 {
                 route.send(segment);
             }
+            if after.leads {
+                self.send_behind(route);
+            }
+            if route.waits() {
+                route.hasten();
+            }
         }
         if let Some((parent, established)) = after.parent {
             self.report_to(&parent, established);
         }
         if !after.events.is_empty() {
             self.wake(after.events);
+        }
+    }
+
+    /// Sends the segments that came while others were sent.
+    #[inline(never)]
+    fn send_behind(&self, route: &Arc<Route>) {
+        loop {
+            let behind = {
+                let mut state = self.state.lock();
+                state.sends = !state.behind.is_empty();
+                core::mem::take(&mut state.behind)
+            };
+            if behind.is_empty() {
+                return;
+            }
+            for segment in behind {
+                route.send(segment);
+            }
         }
     }
 

@@ -1,64 +1,30 @@
 //! The way of a connection's segments, and the segments on it.
 
 use alloc::sync::Arc;
-use core::hash::{Hash, Hasher};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use hayate_abi::Result;
-use hayate_ip::SocketAddress;
 use hayate_ip::header::{self, Header};
 use hayate_tcp::{Config, Flags, Segment};
 
+pub use super::ends::Ends;
+use super::resume;
+use crate::drivers::net::Owner;
 use crate::net::config;
 use crate::net::config::Path;
 use crate::net::output;
 use crate::net::packet::{Body, Packet, Ports};
+use crate::net::path_mtu;
 use crate::net::slice::Slice;
 use crate::net::statistics::{TcpCounter, count_sent, count_tcp};
 
 /// The bytes of an IP header and a TCP header without options.
-const HEADERS_V4: usize = header::LENGTH_V4 + header::LENGTH_TCP;
-const HEADERS_V6: usize = header::LENGTH_V6 + header::LENGTH_TCP;
+const HEADERS_V4: u32 = (header::LENGTH_V4 + header::LENGTH_TCP) as u32;
+const HEADERS_V6: u32 = (header::LENGTH_V6 + header::LENGTH_TCP) as u32;
 
 /// The most data of a segment that is cut later: with the longest headers it is a packet of the
 /// largest size.
 const MOST_CUT: u32 = u16::MAX as u32 - header::LENGTH_V6 as u32 - 60;
-
-/// The name of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ends {
-    /// This machine's end.
-    pub local: SocketAddress,
-    /// The other one.
-    pub remote: SocketAddress,
-}
-
-impl Hash for Ends {
-    #[inline]
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let (local, remote) = (self.local.address.bits(), self.remote.address.bits());
-        hasher.write_u64(remote as u64);
-        let ports = u64::from(self.local.port) << 16 | u64::from(self.remote.port);
-        hasher.write_u64(local as u64 ^ ports << 32);
-        if !self.local.address.is_v4() {
-            hasher.write_u64((remote >> 64) as u64);
-            hasher.write_u64((local >> 64) as u64);
-            // The ports again: above they are mixed with bits of the address.
-            hasher.write_u64(ports);
-        }
-    }
-}
-
-impl Ends {
-    /// Returns the bytes that a connection's secret numbers are made of: first the addresses.
-    pub fn tuple(&self) -> [u8; 36] {
-        let mut bytes = [0; 36];
-        bytes[..16].copy_from_slice(&self.local.address.octets());
-        bytes[16..32].copy_from_slice(&self.remote.address.octets());
-        bytes[32..34].copy_from_slice(&self.local.port.to_be_bytes());
-        bytes[34..].copy_from_slice(&self.remote.port.to_be_bytes());
-        bytes
-    }
-}
 
 /// The way from one end of a connection to the other.
 pub struct Route {
@@ -70,6 +36,26 @@ pub struct Route {
     generation: u64,
     /// TTL and TOS.
     marks: (u8, u8),
+    /// Bytes of frames that the device was given and has not sent, as far as is known.
+    below: AtomicUsize,
+    /// Whether the connection waits until they are `enough` or fewer.
+    waits: AtomicBool,
+    enough: AtomicUsize,
+}
+
+impl Owner for Route {
+    fn given(&self, bytes: usize) {
+        self.below.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn sent(&self, bytes: usize) {
+        // The order of this and of what follows, and of those in `wait` and `hasten`, makes sure
+        // that one of the two sees the other.
+        self.below.fetch_sub(bytes, Ordering::SeqCst);
+        if self.waits.load(Ordering::SeqCst) {
+            self.go_on();
+        }
+    }
 }
 
 impl Route {
@@ -80,7 +66,7 @@ impl Route {
     pub fn find(ends: Ends, interface: u32, marks: (u8, u8)) -> Result<Arc<Route>> {
         let generation = config::generation();
         let path = config::current().path(ends.remote.address, interface)?;
-        Ok(Arc::new(Route { ends, path, generation, marks }))
+        Ok(Arc::new(Route::new(ends, path, generation, marks)))
     }
 
     /// Whether the configuration has changed since it was found.
@@ -92,20 +78,80 @@ impl Route {
     /// Returns the way with other marks.
     pub fn marked(&self, marks: (u8, u8)) -> Arc<Route> {
         let Route { ends, generation, .. } = *self;
-        Arc::new(Route { ends, path: self.path.clone(), generation, marks })
+        Arc::new(Route::new(ends, self.path.clone(), generation, marks))
     }
 
-    /// Returns the largest payload of a segment without options.
+    fn new(ends: Ends, path: Path, generation: u64, marks: (u8, u8)) -> Route {
+        Route {
+            ends,
+            path,
+            generation,
+            marks,
+            below: AtomicUsize::new(0),
+            waits: AtomicBool::new(false),
+            enough: AtomicUsize::new(0),
+        }
+    }
+
+    /// Bytes that the device was given by this way and has not sent. After another way was taken,
+    /// those of the one before are no more counted.
+    #[inline]
+    pub fn below(&self) -> usize {
+        self.below.load(Ordering::Relaxed)
+    }
+
+    /// The connection waits until no more than half of `bound` is below; under its lock.
+    /// [`hasten`](Self::hasten) follows without the lock.
+    #[cold]
+    pub fn wait(&self, bound: usize) {
+        self.enough.store(bound / 2, Ordering::Relaxed);
+        self.waits.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the connection waits for the device.
+    #[inline]
+    pub fn waits(&self) -> bool {
+        self.waits.load(Ordering::Relaxed)
+    }
+
+    /// Asks the device to tell when frames are sent.
+    #[cold]
+    pub fn hasten(&self) {
+        if let Some(card) = &self.path.interface.device {
+            card.hasten();
+        }
+        self.go_on();
+    }
+
+    /// Lets a connection go on that waited long enough.
+    #[cold]
+    fn go_on(&self) {
+        let enough = self.below.load(Ordering::SeqCst) <= self.enough.load(Ordering::Relaxed);
+        if enough && self.waits.swap(false, Ordering::SeqCst) {
+            resume::add(self.ends);
+        }
+    }
+
+    /// Returns the bytes of the headers of a segment without options.
+    pub fn headers(&self) -> u32 {
+        if self.ends.remote.address.is_v4() { HEADERS_V4 } else { HEADERS_V6 }
+    }
+
+    /// Returns the largest payload of a segment without options that the interface takes.
     pub fn mss(&self) -> u32 {
-        let headers = if self.ends.remote.address.is_v4() { HEADERS_V4 } else { HEADERS_V6 };
+        self.mss_of(self.path.interface.mtu() as u32)
+    }
+
+    /// Returns the largest payload of one that is a packet of at most `mtu` bytes.
+    pub fn mss_of(&self, mtu: u32) -> u32 {
         // No IP packet is longer than its length field says (`IP_MAX_MTU`).
-        self.path.interface.mtu().min(usize::from(u16::MAX)).saturating_sub(headers) as u32
+        mtu.min(u16::MAX.into()).saturating_sub(self.headers())
     }
 
     /// Sets what a connection has to know of its way. Segments for a device are cut by it, or for
     /// it where they leave, so that the way down to there is gone once for several.
     pub fn configure(&self, config: &mut Config) {
-        config.mss = self.mss();
+        config.mss = self.mss_of(path_mtu::of(&self.path, self.ends.remote.address).bytes);
         let is_looped = self.path.interface.is_loopback();
         config.segment_limit = if is_looped { config.mss } else { MOST_CUT };
     }
@@ -113,7 +159,7 @@ impl Route {
     /// Sends a segment. The caller holds no lock of a socket. One that cannot be sent is lost, and
     /// sent again later, like every lost segment.
     #[inline]
-    pub fn send(&self, segment: Segment<Slice>) {
+    pub fn send(self: &Arc<Self>, segment: Segment<Slice>) {
         count_sent(segment.count());
         if segment.flags.contains(Flags::RST) {
             count_tcp(TcpCounter::Resets);
@@ -130,7 +176,13 @@ impl Route {
             fragment: None,
         };
         let ports = Ports { source: local.port, destination: remote.port };
+        let is_counted = !self.path.interface.is_loopback() && !segment.payload.is_empty();
         let packet = Packet { header, body: Body::Tcp(ports, segment), interface: 0, segment: 0 };
-        let _ = output::send(&self.path, packet);
+        if is_counted {
+            let owner: Arc<dyn Owner> = Arc::<Route>::clone(self);
+            let _ = output::send_segment(&self.path, packet, Some(&owner));
+        } else {
+            let _ = output::send_segment(&self.path, packet, None);
+        }
     }
 }

@@ -13,6 +13,7 @@ use super::options::{RECEIVE_DEFAULT, SEND_DEFAULT, SOL_TCP};
 use super::{Phase, Socket};
 use crate::net::ioctl;
 use crate::net::ip_options::{self, SOL_IP, SOL_IPV6, ip, ipv6};
+use crate::net::path_mtu;
 use crate::vfs::fasync::{Interest, Signals};
 use crate::vfs::open_file::{FileOps, OpenFile, Traits};
 use crate::vfs::poll::{Events, Registrar};
@@ -56,12 +57,14 @@ impl Socket {
     }
 
     /// The MTU of the path: that of the interface, or a lower one that a router told of.
-    fn path_mtu(&self) -> Result<i32> {
+    fn path_mtu(&self) -> Result<u32> {
         let state = self.state.lock();
         let Phase::Connected(flow) = &state.phase else { return Err(Errno::ENOTCONN) };
-        let (told, whole) = (flow.connection.info().path_mss, flow.route.mss());
-        let mtu = ip_options::mtu(&flow.route.path);
-        Ok(mtu - whole.saturating_sub(told) as i32)
+        let (told, route) = (flow.connection.info().path_mss, &flow.route);
+        if told < route.mss() {
+            return Ok(told + route.headers());
+        }
+        Ok(path_mtu::of_interface(&route.path, route.ends.remote.address).bytes)
     }
 }
 
@@ -159,7 +162,7 @@ impl SocketOps for Socket {
             SOL_TCP => self.get_tcp(option, out),
             SOL_IPV6 if !self.v6 => Err(Errno::EOPNOTSUPP),
             SOL_IP | SOL_IPV6 if ip_options::is_mtu(level, option) => {
-                ip_options::write(level, self.path_mtu()?, out)
+                ip_options::write_mtu(level, option, self.path_mtu()?, out)
             }
             SOL_IP | SOL_IPV6 => {
                 let value = self.options.lock().get(level, option).ok_or(Errno::ENOPROTOOPT)?;

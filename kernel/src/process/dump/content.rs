@@ -1,5 +1,6 @@
 //! The content of a core file: the notes, and the choice of memory.
 
+use alloc::format;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
@@ -17,6 +18,7 @@ use super::filter;
 use crate::memory::{PAGE, Protection, RegionFlags, ShownRegion, Space};
 use crate::process::record::Process;
 use crate::process::thread::Thread;
+use crate::process::user_registers::user_registers;
 use crate::reclaim::growth::Grow;
 use crate::vfs::attributes::FileKind;
 use crate::vfs::mount::Location;
@@ -114,36 +116,7 @@ fn status(thread: &Thread, regs: &UserRegs, signal: u32) -> notes::Status {
         blocked: thread.blocked(),
         identity: identity(process, thread.id()),
         times: [usage.user_ns, usage.system_ns, children.user_ns, children.system_ns],
-        registers: [
-            regs.r15,
-            regs.r14,
-            regs.r13,
-            regs.r12,
-            regs.rbp,
-            regs.rbx,
-            regs.r11,
-            regs.r10,
-            regs.r9,
-            regs.r8,
-            regs.rax,
-            regs.rcx,
-            regs.rdx,
-            regs.rsi,
-            regs.rdi,
-            regs.orig_rax,
-            regs.rip,
-            // Those of user mode, in either mode.
-            u64::from(cpu::USER_CS),
-            regs.flags(),
-            regs.rsp,
-            u64::from(cpu::USER_DS),
-            cpu::user_fs_base(),
-            cpu::user_gs_base(),
-            0,
-            0,
-            0,
-            0,
-        ],
+        registers: user_registers(regs, [cpu::user_fs_base(), cpu::user_gs_base()]),
     }
 }
 
@@ -163,9 +136,13 @@ fn files(regions: &[ShownRegion], root: &Location) -> Result<Files> {
     let mut files = Files::default();
     for region in regions {
         let Some(backing) = &region.backing else { continue };
-        let name = match backing.location() {
-            Some(location) => location.display(root)?,
-            None => crate::reclaim::growth::copy(backing.name().as_bytes())?,
+        let name = match (backing.location(), backing.attachment()) {
+            (Some(location), _) => location.display(root)?,
+            (None, Some(attachment)) => {
+                let key = attachment.name().1;
+                crate::reclaim::growth::copy(format!("/SYSV{key:08x} (deleted)").as_bytes())?
+            }
+            (None, None) => crate::reclaim::growth::copy(backing.name().as_bytes())?,
         };
         let (start, end) = (region.start as u64, region.end as u64);
         files.add(start, end, region.offset, &name).map_err(lack)?;

@@ -155,6 +155,11 @@ impl Key {
         self.randomise
     }
 
+    /// Whether its starts have these limits.
+    pub fn has_limits(&self, limits: &Limits) -> bool {
+        *self.limits == *limits
+    }
+
     /// The user whose starts it serves.
     pub fn owner(&self) -> u32 {
         self.credentials.euid

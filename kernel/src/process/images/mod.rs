@@ -11,9 +11,10 @@
 //!   as fork copies it, with the registers; the program goes on and notices nothing.
 //! * The third start is recorded too, with another process number and with clocks that are more
 //!   than a day ahead ([`table::SHIFTS`]). The two images must be equal, byte for byte, but for
-//!   places that hold the number or the time: these are filled in at each start ([`image::Patch`]).
-//!   Random bytes and addresses are the same in both on purpose; starts from one image share them,
-//!   as the children of a fork server do.
+//!   places that hold the number or the time: these are filled in at each start ([`patch::Patch`]).
+//!   Random bytes and addresses are the same in both on purpose; a bounded number of starts from
+//!   one image share them, as the children of a fork server do. With `images=fresh-random` the
+//!   random bytes are others, and places that hold them are filled in too.
 //! * A program reads every clock by the time stamp counter, directly or in the vDSO. While it is
 //!   recorded, that instruction is refused (CR4.TSD, Intel SDM vol. 3, 2.5), and the kernel
 //!   answers: so it decides what time the program sees. At the horizon of the second recording the
@@ -24,8 +25,8 @@
 //!   index ([`depend`]) first. A change of any spoils the image when it happens.
 //! * The fourth start, and each one after it, **begins at the image**: `execve(2)` finds the
 //!   program as always, asks again what the program asked about its inherited descriptors
-//!   ([`question`]), copies the image's memory, and returns to the instruction of the horizon's
-//!   system call.
+//!   ([`question`]), opens the files that the program holds ([`held`]), copies the image's memory,
+//!   and returns to the instruction of the horizon's system call.
 //!
 //! If images of a command are spoiled again and again by one file, the next recording ends before
 //! that file is touched: the script that is written anew for each job.
@@ -35,53 +36,63 @@
 //!
 //! The policy word `image` switches all of this on; without it, exec pays one load and one branch.
 //!
-//! Layers, lowest first: [`depend`], [`question`], [`image`], [`key`], [`table`], [`recording`],
-//! and this module, which joins them to threads.
+//! Layers, lowest first: [`depend`], [`question`], [`held`], [`patch`], [`image`], [`key`],
+//! [`table`], [`kept`], [`recording`], [`asking`], and this module, which joins them to threads.
 //!
 //! Road not taken: recording at the level of instructions, as debuggers do. It would slow the
 //! recorded start a hundred times and prove the same.
 
+pub mod asking;
 pub mod depend;
+pub mod held;
 pub mod image;
+mod kept;
 pub mod key;
+pub mod patch;
 pub mod question;
 pub mod recording;
 pub mod table;
+mod wishes;
 
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
-use hayate_abi::{Errno, Result};
+use hayate_abi::Result;
 use hayate_machine::fpu::FpuState;
 use hayate_machine::sync::Once;
 use hayate_machine::trap::UserRegs;
-use hayate_machine::{boot, debug, fpu, frames, info, user, vdso};
-use hayate_recycler::{KeptKinds, ResourceKind};
+use hayate_machine::{debug, fpu, frames, info, user, vdso};
+use hayate_recycler::KeptKinds;
+use hayate_start_account::Began;
 
 use crate::memory::{Layout, PAGE, Space};
 use crate::process::pids;
 use crate::process::record::Vectors;
 use crate::process::signal::{ActionTable, send};
+use crate::process::templates;
 use crate::process::thread::Thread;
 use crate::process::transform::{Position, Running};
 use crate::program;
 use crate::program::stack::Stack;
-use crate::program::{Beginning, Program, Strings};
+use crate::program::{Beginning, Program};
 use crate::random;
 use crate::reclaim::growth::Grow;
-use crate::recycle::registry;
-use crate::recycle::registry::{ResourceAttributes, ResourceRow, ResourceSource, Serial};
-use crate::recycle::{policy, pools};
+use crate::recycle::policy;
 use crate::schedule;
 use crate::schedule::time;
 use crate::vfs::watch;
 
+pub use asking::Start;
+
 use depend::Mark;
-use image::{Image, Moment};
-use key::{Asked, Key};
+use held::{Held, Opened, OwnFile};
+use image::Image;
+use key::Key;
+use patch::Moment;
 use recording::Recording;
 use table::{Entry, Next};
 
@@ -90,13 +101,13 @@ const WORTH: u64 = 30_000;
 
 /// Prepares the module; boot calls it once, after the policy is known.
 pub fn init() {
+    wishes::init();
     table::LIMIT.store(frames::total() / 8 * PAGE, Ordering::Relaxed);
     watch::register(&depend::Reports);
-    pools::register(&Images);
-    registry::register(&Images);
+    kept::init();
 }
 
-/// Whether starts are remembered: the policy says so, and nothing measures or traces every call.
+/// Whether starts are remembered: the policy says so.
 #[inline]
 pub fn are_wanted() -> bool {
     policy::keeps(KeptKinds::IMAGE)
@@ -110,14 +121,27 @@ pub enum Course {
     Recorded(Box<Plan>),
     /// At an image.
     Image(Box<Begin>),
+    /// At a template.
+    Template(Box<templates::Begin>),
 }
 
 impl Course {
+    /// Where it begins, for a measurement.
+    pub fn began(&self) -> Began {
+        match self {
+            Course::Plain => Began::First,
+            Course::Recorded(_) => Began::Recorded,
+            Course::Image(_) => Began::Image,
+            Course::Template(_) => Began::Template,
+        }
+    }
+
     /// What exec prepares for it.
     pub fn beginning(&self) -> Beginning {
         match self {
             Course::Plain => Beginning::Usual,
             Course::Recorded(plan) => Beginning::Fixed(plan.layout, plan.random),
+            Course::Template(begin) => begin.beginning(),
             Course::Image(begin) => {
                 let Vectors { arguments, environment, environment_end, .. } = begin.vectors;
                 let Vectors { auxiliary, auxiliary_end, .. } = begin.vectors;
@@ -153,18 +177,7 @@ pub struct Begin {
     pub vectors: Vectors,
     image: Arc<Image>,
     actions: Arc<ActionTable>,
-}
-
-/// What exec knows of a start besides its program.
-pub struct Start<'a> {
-    /// The path by which the program was named.
-    pub path: &'a [u8],
-    /// Its arguments.
-    pub arguments: &'a Strings,
-    /// Its environment.
-    pub environment: &'a Strings,
-    /// Whether addresses are random.
-    pub randomise: bool,
+    files: Opened,
 }
 
 /// Decides how a program begins that the current thread is about to execute. Call it only if
@@ -172,44 +185,16 @@ pub struct Start<'a> {
 #[cold]
 #[inline(never)]
 pub fn choose(thread: &Thread, program: &Program, start: &Start<'_>) -> Course {
-    let process = thread.process();
-    let plain = program.executable.is_set_id()
-        || !program.is_readable()
-        || process.keeps_mode.load(Ordering::Relaxed)
-        || thread.pending() != 0
-        || boot::option("trace").is_some();
-    if plain {
+    let Ok(next) = asking::with(thread, program, start, table::next) else {
         return Course::Plain;
-    }
-    let Ok(directories) = thread.directories() else { return Course::Plain };
-    let Some(descriptors) = thread.files().kept_by_exec() else { return Course::Plain };
-    let (ignored, _) = process.actions().ignored_and_caught();
-    let asked = Asked {
-        program,
-        path: start.path,
-        arguments: start.arguments,
-        environment: start.environment,
-        credentials: &thread.credentials(),
-        limits: &process.limits(),
-        root: &directories.root(),
-        working: &directories.working(),
-        signals: (thread.blocked(), ignored),
-        randomise: start.randomise,
-        numbers: [
-            u64::from(directories.umask()),
-            u64::from(thread.personality.load(Ordering::Relaxed)) << 1
-                | u64::from(thread.no_new_privileges.load(Ordering::Relaxed)),
-            thread.timer_slack.load(Ordering::Relaxed),
-            descriptors,
-        ],
     };
-    match table::next(&asked) {
+    match next {
         Next::Nothing => Course::Plain,
         Next::Record(entry, first) => {
             let layout = first.as_ref().map(|image| image.layout);
             let random = match &first {
-                Some(image) => image.auxiliary_random,
-                None => [random::quick_word(), random::quick_word()],
+                Some(image) if !image.is_fresh => image.auxiliary_random,
+                _ => [random::quick_word(), random::quick_word()],
             };
             Course::Recorded(Box::new(Plan { entry, first, layout, random }))
         }
@@ -217,8 +202,8 @@ pub fn choose(thread: &Thread, program: &Program, start: &Start<'_>) -> Course {
     }
 }
 
-/// Prepares a start from an image. `None`: an answer that the program saw is another one now, or
-/// memory is exhausted.
+/// Prepares a start from an image. `None`: an answer that the program saw is another one now, a
+/// file that it held cannot be opened any more, or memory is exhausted.
 fn begin_at(thread: &Thread, entry: &Entry, image: Arc<Image>) -> Option<Course> {
     let now = time::realtime_ns();
     if now < image.holds.0 || now >= image.holds.1 {
@@ -234,15 +219,23 @@ fn begin_at(thread: &Thread, entry: &Entry, image: Arc<Image>) -> Option<Course>
         Some(_) => program::new_space(image.space.limits(), false).ok()?,
         None => image.space_for(thread.process().id()).ok()?,
     };
+    let files = match image.ends() {
+        Some(_) => Opened::default(),
+        None => image.held.open(thread).inspect_err(|_| entry.miss()).ok()?,
+    };
     let actions = Arc::new(image.actions.fork());
     // Checked last: a change that another process saw before it called exec has spoiled the mark
     // by now.
     if image.mark.is_spoiled() {
         return None;
     }
+    if !image.takes_start() {
+        entry.expire();
+        return None;
+    }
     entry.hit();
     let vectors = image.vectors;
-    Some(Course::Image(Box::new(Begin { space, vectors, image, actions })))
+    Some(Course::Image(Box::new(Begin { space, vectors, image, actions, files })))
 }
 
 impl Begin {
@@ -253,10 +246,13 @@ impl Begin {
     /// then no instruction of it is executed, and it gets neither registers nor handlers.
     pub fn complete(&self, running: &mut Running<'_, '_>) -> Option<i32> {
         let (thread, image) = (running.thread, &self.image);
-        image.note_start();
-        REUSED.fetch_add(1, Ordering::Relaxed);
+        kept::REUSED.fetch_add(1, Ordering::Relaxed);
         if let Some(status) = image.ends() {
             return Some(status);
+        }
+        if image.held.install(&self.files, thread).is_err() {
+            // Behind the point of no return, as in Linux.
+            send::kill(thread.process());
         }
         thread.process().set_actions(Arc::clone(&self.actions));
         thread.set_blocked(image.blocked);
@@ -269,10 +265,6 @@ impl Begin {
         None
     }
 }
-
-/// Starts from images, and images made.
-static REUSED: AtomicU64 = AtomicU64::new(0);
-static MADE: AtomicU64 = AtomicU64::new(0);
 
 impl Plan {
     /// Begins to record the current thread's program, which has its space but has not executed an
@@ -301,6 +293,7 @@ impl Plan {
             dependencies: Vec::new(),
             answers: Vec::new(),
             drawn: Vec::new(),
+            draws: ArrayVec::new(),
             auxiliary_random: self.random,
             layout: space.layout(),
             vectors,
@@ -310,13 +303,28 @@ impl Plan {
             shift,
             readings: 0,
             varies: None,
-            run: execution.run_time(),
+            run: run_time(),
             done: false,
         };
         if recording::begin(process.id(), Box::new(recording)) {
             execution.let_read_tsc(false);
         }
     }
+}
+
+/// What tells the time that the measurement of the current thread's start took, in nanoseconds.
+static PUT_ASIDE: Once<fn() -> u64> = Once::new();
+
+/// Registers what measures starts, which lies above this module; boot calls it once, if anything
+/// does.
+pub fn put_aside_by(aside: fn() -> u64) {
+    PUT_ASIDE.call_once(|| aside);
+}
+
+/// The processor time of the current thread in nanoseconds, without what its measurement took.
+fn run_time() -> u64 {
+    let aside = PUT_ASIDE.get().map_or(0, |aside| aside());
+    schedule::current().run_time().saturating_sub(aside)
 }
 
 /// Gives up recordings whose process has ended.
@@ -404,9 +412,7 @@ fn starts_again(thread: &Thread, recording: &Recording) -> After {
         // It may have reached the outside, and must not do that twice. It keeps a wrong time.
         return After::GoesOn;
     }
-    for own in &recording.own {
-        let _ = thread.files().close(own.fd);
-    }
+    held::close(thread, &recording.own);
     After::StartsAgain(Arc::clone(&recording.entry))
 }
 
@@ -448,26 +454,29 @@ fn instruction(at: u64) -> Option<[u8; 2]> {
 }
 
 /// Ends a recording that was taken, at its horizon: keeps an image of the program as it is before
-/// the system call that `regs` ask for.
-pub fn reach_horizon(thread: &Thread, regs: &UserRegs<'_>, mut recording: Box<Recording>) -> After {
+/// the system call that `regs` ask for, which is shown as `horizon`.
+pub fn reach_horizon(
+    thread: &Thread,
+    regs: &UserRegs<'_>,
+    mut recording: Box<Recording>,
+    horizon: String,
+) -> After {
     if has_been_supervisor(thread) {
         return abandon(thread, recording, "it was in supervisor mode");
     }
-    if let Some(own) = recording.own.first() {
-        // Descriptors of its own are not part of an image: the next recording ends before the
-        // first of them is opened.
+    if let Some(own) = recording.own.iter().find(|own| own.file != OwnFile::File) {
+        // It cannot be opened anew: the next recording ends before it is opened.
         recording.entry.end_at(own.calls);
-        return abandon(thread, recording, "it holds a file open");
+        return abandon(thread, recording, "it holds a socket or a device open");
     }
     let entry = Arc::clone(&recording.entry);
     debug!(
-        "images: {} comes to its horizon at call {} after {}",
+        "images: {} comes to its horizon at {horizon} after {} calls",
         entry.key.path().escape_ascii(),
-        regs.orig_rax,
         recording.calls
     );
     let first = recording.first.take();
-    let mut image = match capture(thread, regs, &mut recording) {
+    let mut image = match capture(thread, regs, &mut recording, horizon) {
         Ok(image) => image,
         Err(why) => {
             recording.first = first;
@@ -476,10 +485,12 @@ pub fn reach_horizon(thread: &Thread, regs: &UserRegs<'_>, mut recording: Box<Re
     };
     recording.done = true;
     let varies = recording.varies;
+    let own = core::mem::take(&mut recording.own);
+    let draws = core::mem::take(&mut recording.draws);
     drop(recording);
     end(thread);
     if image.saved < WORTH && first.is_none() {
-        entry.refuse("it starts fast enough");
+        entry.refuse("its start-up is too short to be worth an image");
         return After::GoesOn;
     }
     let Some(first) = first else {
@@ -489,7 +500,9 @@ pub fn reach_horizon(thread: &Thread, regs: &UserRegs<'_>, mut recording: Box<Re
     let why = match image.agree(&first) {
         Ok(Ok(())) => None,
         Ok(Err(why)) => {
-            entry.disagree(varies);
+            if !(image.is_fresh && entry.disagree_by_chance(&draws)) {
+                entry.disagree(varies);
+            }
             Some(why)
         }
         Err(_) => Some("memory is exhausted"),
@@ -497,14 +510,20 @@ pub fn reach_horizon(thread: &Thread, regs: &UserRegs<'_>, mut recording: Box<Re
     if let Some(why) = why {
         info!("images: {} is not remembered: {why}", entry.key.path().escape_ascii());
         entry.fail(why);
+        held::close(thread, &own);
         return After::StartsAgain(entry);
     }
-    let own = thread.space();
-    let filled = own.is_some_and(|own| image.fill(&own, thread.process().id()).is_ok());
-    MADE.fetch_add(1, Ordering::Relaxed);
+    let space = thread.space();
+    let filled = space.is_some_and(|space| image.fill(&space, thread.process().id()).is_ok());
+    kept::MADE.fetch_add(1, Ordering::Relaxed);
+    image.begin_lineage();
     entry.take(Arc::new(image), true);
     table::keep_limit();
-    if filled { After::GoesOn } else { After::StartsAgain(entry) }
+    if filled {
+        return After::GoesOn;
+    }
+    held::close(thread, &own);
+    After::StartsAgain(entry)
 }
 
 /// The instruction `syscall`.
@@ -514,6 +533,7 @@ fn capture(
     thread: &Thread,
     regs: &UserRegs<'_>,
     recording: &mut Recording,
+    horizon: String,
 ) -> core::result::Result<Image, &'static str> {
     const EXHAUSTED: &str = "memory is exhausted";
     let process = thread.process();
@@ -538,13 +558,22 @@ fn capture(
     if !own.is_its_own() {
         return Err("it shares memory with others");
     }
-    let saved = schedule::current().run_time().saturating_sub(recording.run);
+    if !recording.entry.key.has_limits(&process.limits()) {
+        return Err("its limits were changed");
+    }
+    let held = Held::by(thread, &recording.own).ok_or("it holds a file that is gone")?;
+    let saved = run_time().saturating_sub(recording.run);
     let space = own.fork().map_err(|_| EXHAUSTED)?;
+    if own.was_changed_from_outside() {
+        // Asked after the copy: another process says so before it changes something.
+        return Err("another process wrote into it, or changed its limits");
+    }
     space.remember_contents();
     let resident = space.resident();
     let bytes = (resident.anonymous + resident.tables + 1) * PAGE;
     image::count(bytes);
     Ok(Image {
+        lineage: None,
         position,
         fpu: state,
         actions: Arc::new(process.actions().fork()),
@@ -555,6 +584,8 @@ fn capture(
         vectors: recording.vectors,
         number: process.id(),
         call: regs.orig_rax,
+        horizon,
+        held,
         calls: recording.calls,
         answers: core::mem::take(&mut recording.answers),
         drawn: core::mem::take(&mut recording.drawn),
@@ -569,99 +600,9 @@ fn capture(
         saved,
         patches: Vec::new(),
         bytes,
+        is_fresh: wishes::fresh_random(),
         starts: AtomicU64::new(0),
+        most_starts: wishes::most_starts(),
         space,
     })
-}
-
-/// The bytes of the arguments that are shown.
-const SHOWN: usize = 256;
-
-/// The images as kept resources.
-struct Images;
-
-impl pools::AnyPool for Images {
-    fn kind(&self) -> ResourceKind {
-        ResourceKind::Image
-    }
-
-    fn is_wanted(&self) -> bool {
-        are_wanted()
-    }
-
-    fn limit(&self) -> usize {
-        table::LIMIT.load(Ordering::Relaxed)
-    }
-
-    fn set_limit(&self, bytes: usize) {
-        table::LIMIT.store(bytes, Ordering::Relaxed);
-        table::keep_limit();
-    }
-
-    fn oldest(&self) -> Option<u64> {
-        table::oldest()
-    }
-
-    fn drop_oldest(&self) -> Option<usize> {
-        table::drop_oldest()
-    }
-
-    fn counts(&self) -> hayate_recycler::ResourceCounts {
-        hayate_recycler::ResourceCounts {
-            made: MADE.load(Ordering::Relaxed),
-            reused: REUSED.load(Ordering::Relaxed),
-            stored: MADE.load(Ordering::Relaxed),
-            kept: table::all().map_or(0, |all| all.iter().filter(|row| row.image.is_some()).count())
-                as u64,
-            bytes: image::bytes() as u64,
-            ..Default::default()
-        }
-    }
-
-    fn forget_page_cache(&self, id: u64) {
-        table::forget_content(id);
-    }
-}
-
-impl ResourceSource for Images {
-    fn kind(&self) -> ResourceKind {
-        ResourceKind::Image
-    }
-
-    fn visit(&self, show: &mut dyn FnMut(ResourceRow)) -> Result<()> {
-        for row in table::all()? {
-            show(ResourceRow {
-                serial: Serial::of(row.entry.serial),
-                name: crate::reclaim::growth::copy(row.entry.key.path())?,
-                owner: row.entry.key.owner(),
-                bytes: row.image.as_ref().map_or(0, |image| image.bytes as u64),
-                kept: row.image.is_some(),
-            });
-        }
-        Ok(())
-    }
-
-    fn describe(&self, serial: Serial, to: &mut ResourceAttributes) -> Result<()> {
-        let all = table::all()?;
-        let row = all.iter().find(|row| Serial::of(row.entry.serial) == serial);
-        let row = row.ok_or(Errno::ENOENT)?;
-        let arguments = row.entry.key.arguments();
-        let arguments = arguments.strip_suffix(&[0]).unwrap_or(arguments);
-        // The beginning: the kernel sizes what it shows.
-        let arguments = arguments.get(..SHOWN).unwrap_or(arguments);
-        to.add("arguments", format_args!("{}", arguments.escape_ascii()))?;
-        to.add("stage", format_args!("{}", row.state))?;
-        if !row.why.is_empty() {
-            to.add("reason", format_args!("{}", row.why))?;
-        }
-        if let Some(image) = &row.image {
-            to.add("horizon", format_args!("{}", image.call))?;
-            to.add("calls", format_args!("{}", image.calls))?;
-            to.add("saved", format_args!("{}", image.saved))?;
-            to.add("starts", format_args!("{}", image.starts.load(Ordering::Relaxed)))?;
-            to.add("dependencies", format_args!("{}", image.dependencies.len()))?;
-            to.add("patches", format_args!("{}", image.patches.len()))?;
-        }
-        Ok(())
-    }
 }

@@ -18,33 +18,17 @@ use hayate_machine::sync::{Once, SpinLock};
 
 use super::depend;
 use super::depend::{Dependency, Mark};
-use super::image::{Image, Moment, STEP, Window};
+use super::held::{OWN, Own, OwnFile};
+use super::image::Image;
+use super::patch::{Moment, STEP, Window};
 use super::question::Answer;
 use super::table::Entry;
 use crate::memory::Layout;
 use crate::process::record::Vectors;
 use crate::reclaim::growth::Grow;
 
-/// What a recorded program has opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnFile {
-    /// A file, a directory, or a device that always reads the same.
-    File,
-    /// A device that reads random bytes.
-    Random,
-    /// A Unix socket that is not connected.
-    Socket,
-}
-
-/// A descriptor that a recorded program opened.
-pub struct Own {
-    /// The descriptor.
-    pub fd: i32,
-    /// What it is.
-    pub file: OwnFile,
-    /// How many system calls the program had made before.
-    pub calls: u32,
-}
+/// The calls that draw random bytes that are remembered.
+const DRAWS: usize = 32;
 
 /// A program while it is recorded.
 pub struct Recording {
@@ -62,6 +46,8 @@ pub struct Recording {
     pub answers: Vec<Answer>,
     /// The random bytes that it drew.
     pub drawn: Vec<u8>,
+    /// How many system calls it had made before each call that drew some; the last ones.
+    pub draws: ArrayVec<u32, DRAWS>,
     /// The random bytes of its auxiliary vector.
     pub auxiliary_random: [u64; 2],
     /// Its addresses.
@@ -69,7 +55,7 @@ pub struct Recording {
     /// Where its strings lie.
     pub vectors: Vectors,
     /// The descriptors that it opened itself.
-    pub own: ArrayVec<Own, 16>,
+    pub own: ArrayVec<Own, OWN>,
     /// The system calls that it has made.
     pub calls: u32,
     /// When it began, as its program sees it.
@@ -152,6 +138,24 @@ impl Recording {
     pub fn owned(&self, fd: i32) -> Option<OwnFile> {
         self.own.iter().find(|own| own.fd == fd).map(|own| own.file)
     }
+
+    /// Notes that the call before the next drew random bytes.
+    pub fn note_draw(&mut self) {
+        if self.draws.is_full() {
+            self.draws.remove(0);
+        }
+        let _ = self.draws.try_push(self.calls.saturating_sub(1));
+    }
+
+    /// Notes that a descriptor is another one for the file of `from`, which the program opened.
+    pub fn copied(&mut self, from: i32, to: i32) {
+        let Some(own) = self.own.iter().find(|own| own.fd == from).copied() else { return };
+        if from != to {
+            self.own.retain(|own| own.fd != to);
+            // There was a place before the call.
+            let _ = self.own.try_push(Own { fd: to, ..own });
+        }
+    }
 }
 
 struct Slot {
@@ -171,9 +175,15 @@ static COUNT: SpinLock<usize> = SpinLock::new(0);
 /// What makes the table of calls watch, or not.
 static WATCH: Once<fn(bool)> = Once::new();
 
-/// Registers what makes the table of calls watch recorded programs; boot calls it once.
+/// Registers what makes the table of calls watch recorded programs; boot calls it once, unless
+/// something watches all calls that takes no notice of recordings.
 pub fn watch_by(watch: fn(bool)) {
     WATCH.call_once(|| watch);
+}
+
+/// Whether programs can be recorded: nothing else watches all calls.
+pub fn can_begin() -> bool {
+    WATCH.get().is_some()
 }
 
 /// Begins a recording of the process with this number. If too many run already, it is dropped and

@@ -26,6 +26,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use arrayvec::ArrayVec;
 use hayate_abi::Result;
 use hayate_machine::sync::SpinLock;
+use hayate_start_account::Image as Told;
 
 use super::depend::Dependency;
 use super::image;
@@ -50,8 +51,9 @@ struct State {
     stage: Stage,
     /// Files whose change spoiled an image, and how often.
     causes: ArrayVec<(Dependency, u32), 8>,
-    /// How many recordings came to nothing in a row.
+    /// How many recordings came to nothing in a row, and why the last one did.
     failures: u32,
+    why: &'static str,
     /// How often two recordings did not agree.
     disagreed: u32,
     /// The number of system calls at which recordings end.
@@ -125,12 +127,30 @@ pub fn next(asked: &Asked<'_>) -> Next {
     }
 }
 
+/// What is known of the image of a start that [`next`] was asked about, for a measurement.
+pub fn told(asked: &Asked<'_>) -> Told {
+    const NOTED: &str = "the command was noted, and is recorded at its next start";
+    let hash = asked.hash();
+    let found = set(hash).lock().iter().find(|entry| entry.key.matches(hash, asked)).cloned();
+    match found.map(|entry| entry.describe()) {
+        Some(("ready", _, Some(image))) => Told::Taken(image.horizon.clone()),
+        Some(("refused", why, _)) => Told::Refused(why.into()),
+        Some((_, why, _)) if !why.is_empty() => Told::Awaited(why.into()),
+        Some(("recording", ..)) => Told::Awaited("it is recorded for the first time".into()),
+        Some(("recorded" | "comparing", ..)) => {
+            Told::Awaited("it is recorded again, to be compared".into())
+        }
+        _ => Told::Awaited(NOTED.into()),
+    }
+}
+
 /// Enters a command that is started for the first time. `ENOMEM`.
 fn enter(hash: u64, asked: &Asked<'_>) -> Result<()> {
     let state = State {
         stage: Stage::Seen,
         causes: ArrayVec::new(),
         failures: 0,
+        why: "",
         disagreed: 0,
         most: u32::MAX,
         misses: 0,
@@ -228,6 +248,15 @@ impl Entry {
         }
     }
 
+    /// Notes that the two recordings do not agree, of which each had other random bytes, drawn by
+    /// these calls: what the program made of them cannot be filled in. Later recordings end before
+    /// the last of the calls; if there are many, before one of the middle. Returns false if none
+    /// drew any.
+    pub fn disagree_by_chance(&self, draws: &[u32]) -> bool {
+        let call = draws.get(draws.len() / 2);
+        call.inspect(|call| self.end_at(**call)).is_some()
+    }
+
     /// The number of system calls at which recordings end.
     pub fn most_calls(&self) -> u32 {
         self.state.lock().most
@@ -245,7 +274,9 @@ impl Entry {
     /// Takes the result of a recording: an image to be compared, or one that was.
     pub fn take(&self, image: Arc<Image>, compared: bool) {
         let mut state = self.state.lock();
-        state.failures = if compared { 0 } else { state.failures };
+        if compared {
+            (state.failures, state.why) = (0, "");
+        }
         let stage = if compared { Stage::Ready(image) } else { Stage::Recorded(image) };
         let gone = core::mem::replace(&mut state.stage, stage);
         drop(state);
@@ -256,6 +287,7 @@ impl Entry {
     pub fn fail(&self, why: &'static str) {
         let mut state = self.state.lock();
         state.failures += 1;
+        state.why = why;
         let patient = state.failures < PATIENCE;
         let stage = if patient { Stage::Seen } else { Stage::Refused(why, time::monotonic_ns()) };
         let gone = core::mem::replace(&mut state.stage, stage);
@@ -291,14 +323,15 @@ impl Entry {
         state.misses = 0;
     }
 
-    /// Calls `look` with a word for the state, the reason of a refusal, and the image if there is
-    /// one.
+    /// A word for the state, why it is refused or why the last recording came to nothing, and the
+    /// image if there is one.
     fn describe(&self) -> (&'static str, &'static str, Option<Arc<Image>>) {
-        match &self.state.lock().stage {
-            Stage::Seen => ("seen", "", None),
-            Stage::Recording => ("recording", "", None),
-            Stage::Recorded(image) => ("recorded", "", Some(Arc::clone(image))),
-            Stage::Comparing(image) => ("comparing", "", Some(Arc::clone(image))),
+        let state = self.state.lock();
+        match &state.stage {
+            Stage::Seen => ("seen", state.why, None),
+            Stage::Recording => ("recording", state.why, None),
+            Stage::Recorded(image) => ("recorded", state.why, Some(Arc::clone(image))),
+            Stage::Comparing(image) => ("comparing", state.why, Some(Arc::clone(image))),
             Stage::Ready(image) => ("ready", "", Some(Arc::clone(image))),
             Stage::Refused(why, _) => ("refused", why, None),
         }

@@ -12,7 +12,7 @@ use crate::process::images;
 use crate::process::images::recording;
 use crate::process::record::notice;
 use crate::process::thread::{Thread, current};
-use crate::process::{dump, exit, job_control};
+use crate::process::{dump, exit, job_control, tracing};
 use crate::schedule;
 
 /// The number of `restart_syscall(2)`.
@@ -30,15 +30,23 @@ pub fn attend(regs: &mut UserRegs) {
     }
     loop {
         schedule::current().clear_interrupt();
+        let involved = thread.process.is_involved();
+        if involved && tracing::stop::attend(&thread, regs) {
+            continue;
+        }
         let raised = thread.process.notice();
         if raised & (notice::EXIT | notice::EXEC | notice::ZOMBIE) != 0 {
             if raised & notice::DUMP != 0 {
                 dump::wait(&thread, regs);
             }
-            exit::end_if_told(&thread);
+            if let Some(status) = exit::is_told(&thread) {
+                if involved {
+                    tracing::stop::ending(&thread, regs, status);
+                }
+                exit::end_thread(status);
+            }
         }
-        if raised & notice::STOP != 0 {
-            stopping::stop_here(&thread);
+        if raised & notice::STOP != 0 && stopping::stop_here(&thread, regs) {
             continue;
         }
         if recording::is_any() && thread.pending() & !thread.blocked() != 0 {
@@ -46,7 +54,11 @@ pub fn attend(regs: &mut UserRegs) {
             images::follow(&thread, regs, after);
         }
         let Some(info) = thread.take_signal(!thread.blocked()) else { break };
-        take(&thread, &info, regs);
+        if !thread.process.is_involved() {
+            take(&thread, &info, regs);
+        } else if let Some(info) = tracing::stop::signal_stop(&thread, info, regs) {
+            take(&thread, &info, regs);
+        }
     }
     settle_restart(regs);
     thread.settle_mask();
@@ -61,6 +73,7 @@ fn take(thread: &Thread, info: &Siginfo, regs: &mut UserRegs) {
         Disposition::Handler(action) => {
             settle_for_handler(regs, &action);
             let mask = thread.take_saved_mask().unwrap_or(thread.blocked());
+            let steps = thread.process.is_involved() && tracing::stop::before_handler(thread, regs);
             if frame::enter_handler(thread, regs, &action, info, mask).is_err() {
                 // There is no room for the frame: the stack is gone, and a handler for SIGSEGV
                 // could not run either (`signal_setup_done`).
@@ -75,6 +88,9 @@ fn take(thread: &Thread, info: &Siginfo, regs: &mut UserRegs) {
                 blocked |= bit(signal);
             }
             thread.set_blocked(blocked);
+            if steps {
+                tracing::stop::entered_handler(thread, regs);
+            }
         }
     }
 }

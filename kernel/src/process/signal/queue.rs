@@ -94,6 +94,11 @@ impl Queue {
         self.mask.store(mask & !signals, Ordering::SeqCst);
     }
 
+    /// The pending signal at a place of the queue.
+    pub fn peek(&self, at: usize) -> Option<Siginfo> {
+        self.infos.lock().get(at).copied()
+    }
+
     /// Whether the signal of a POSIX timer is still pending.
     pub fn has_timer(&self, id: i32) -> bool {
         self.infos

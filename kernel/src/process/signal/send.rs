@@ -13,6 +13,7 @@ use super::stop;
 use crate::process::pids;
 use crate::process::record::{Process, notice};
 use crate::process::thread::{Thread, current};
+use crate::process::tracing;
 use crate::reclaim::growth::Grow;
 
 /// Sends a signal to a process: one of its threads takes it.
@@ -63,6 +64,9 @@ fn post(process: &Arc<Process>, thread: Option<&Thread>, info: Siginfo) -> Resul
     if process.is_exiting() {
         if signal == SIGKILL {
             process.cut_dump();
+            if process.is_involved() {
+                tracing::link::killed(process);
+            }
         }
         return Ok(());
     }
@@ -71,6 +75,9 @@ fn post(process: &Arc<Process>, thread: Option<&Thread>, info: Siginfo) -> Resul
     } else if signal == SIGCONT {
         discard_everywhere(process, STOPS);
         continue_process(process);
+        if process.is_involved() {
+            tracing::link::continued(process);
+        }
     }
     if is_ignored(process, thread, signal) {
         return Ok(());
@@ -111,12 +118,24 @@ fn is_ignored(process: &Process, thread: Option<&Thread>, signal: u32) -> bool {
     if blocked & bit(signal) != 0 {
         return false;
     }
+    if signal != SIGKILL && process.is_involved() && is_shown_to_tracer(process, thread) {
+        return false;
+    }
     let (ignored, caught) = process.actions().ignored_and_caught();
     if process.id() == 1 && caught & bit(signal) == 0 {
         // The first process gets only signals for which it has a handler (SIGNAL_UNKILLABLE).
         return true;
     }
     (ignored | IGNORED_BY_DEFAULT & !caught) & bit(signal) != 0
+}
+
+/// Whether a tracer may want to know of a signal to this thread, or to the process.
+#[cold]
+fn is_shown_to_tracer(process: &Process, thread: Option<&Thread>) -> bool {
+    match thread {
+        Some(thread) => tracing::is_traced(thread),
+        None => process.first_thread().is_some_and(|first| tracing::is_traced(&first)),
+    }
 }
 
 /// Sends a signal to every process of a group for which `may` holds. Returns how many processes the

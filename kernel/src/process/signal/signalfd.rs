@@ -9,7 +9,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use hayate_abi::signal::{SI_QUEUE, SI_TIMER, SIGCHLD, Siginfo, SignalSet, SignalfdSiginfo};
+use hayate_abi::signal::{
+    SI_MESGQ, SI_QUEUE, SI_TIMER, SIGCHLD, Siginfo, SignalSet, SignalfdSiginfo,
+};
 use hayate_abi::{Errno, Result};
 use zerocopy::IntoBytes;
 
@@ -75,7 +77,7 @@ fn encode(info: &Siginfo) -> SignalfdSiginfo {
         code => {
             record.ssi_pid = first as u32;
             record.ssi_uid = (first >> 32) as u32;
-            if code == SI_QUEUE {
+            if matches!(code, SI_QUEUE | SI_MESGQ) {
                 record.ssi_ptr = second;
                 record.ssi_int = second as i32;
             } else if info.si_signo == SIGCHLD as i32 {

@@ -14,7 +14,9 @@ pub(super) static STOPPED: WaitQueue = WaitQueue::new();
 pub struct Stop {
     /// The signal that stops the process; 0 while it is not to be stopped.
     pub(super) signal: u32,
-    /// The number of threads that sleep because of it.
+    /// Which stop of the process it is, or was.
+    pub(super) count: u64,
+    /// The number of threads that have taken part in it.
     pub(super) asleep: usize,
     /// Every thread sleeps, and the parent was notified.
     pub(super) complete: bool,
@@ -25,6 +27,16 @@ pub struct Stop {
 }
 
 impl Stop {
+    /// The signal of the stop that is going on, and which one it is.
+    pub fn current(&self) -> Option<(u32, u64)> {
+        (self.signal != 0).then_some((self.signal, self.count))
+    }
+
+    /// Counts a thread that takes part in the stop.
+    pub fn joined(&mut self) {
+        self.asleep += 1;
+    }
+
     /// Ends the stop, since the process ends.
     pub fn cancel(&mut self) {
         self.signal = 0;

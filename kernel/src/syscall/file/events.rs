@@ -64,7 +64,7 @@ fn give_rest(address: usize, deadline: Option<u64>) {
 }
 
 /// Runs `wait` under another signal mask, if one is given.
-fn with_mask<T>(mask: usize, size: usize, wait: impl FnOnce() -> Result<T>) -> Result<T> {
+pub fn with_mask<T>(mask: usize, size: usize, wait: impl FnOnce() -> Result<T>) -> Result<T> {
     if mask == 0 {
         return wait();
     }

@@ -29,6 +29,7 @@ const RWF_DSYNC: u32 = 2;
 const RWF_SYNC: u32 = 4;
 const RWF_NOWAIT: u32 = 8;
 const RWF_APPEND: u32 = 16;
+const RWF_ALL: u32 = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND;
 
 /// Where in the file a call reads or writes.
 #[derive(Clone, Copy)]
@@ -53,7 +54,7 @@ fn offset(raw: i64) -> Result<FileOffset> {
 
 /// Reads, counts the call, and notifies watchers.
 #[inline(always)]
-fn read_file(file: &OpenFile, place: FileOffset, out: &mut Output<'_>) -> Result<usize> {
+pub fn read_file(file: &OpenFile, place: FileOffset, out: &mut Output<'_>) -> Result<usize> {
     let outcome = match place {
         FileOffset::Current => file.read(out),
         FileOffset::At(offset) => file.read_at(offset, out),
@@ -190,7 +191,7 @@ pub fn pwrite64(fd: i32, buffer: usize, count: usize, at: i64) -> Result<usize> 
 
 /// Refuses a buffer outside the user half before anything happens (`access_ok`).
 #[inline]
-fn check_buffer(buffer: usize, count: usize) -> Result<()> {
+pub fn check_buffer(buffer: usize, count: usize) -> Result<()> {
     if (count as isize) < 0 {
         return Err(Errno::EINVAL);
     }
@@ -277,14 +278,18 @@ pub fn preadv2(
 ) -> Result<usize> {
     let place = place_or_position(at)?;
     let file = open_file(fd)?;
-    if flags & !(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND) != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    if flags & RWF_NOWAIT != 0 && !file.traits().contains(Traits::REGULAR) && !file.nonblocking() {
-        return Err(Errno::EOPNOTSUPP);
-    }
+    check_read_flags(&file, flags)?;
     let pieces = vector(address, count)?;
     read_file(&file, place, &mut Output::vector(&pieces))
+}
+
+/// Checks the flags of one read (`RWF_*`; `kiocb_set_rw_flags`, include/linux/fs.h): `EOPNOTSUPP`.
+pub fn check_read_flags(file: &OpenFile, flags: u32) -> Result<()> {
+    let may_wait = !file.traits().contains(Traits::REGULAR) && !file.nonblocking();
+    if flags & !RWF_ALL != 0 || flags & RWF_NOWAIT != 0 && may_wait {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(())
 }
 
 /// `pwritev2(2)`
@@ -298,23 +303,35 @@ pub fn pwritev2(
 ) -> Result<usize> {
     let place = place_or_position(at)?;
     let file = open_file(fd)?;
-    if flags & !(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND) != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    if flags & RWF_NOWAIT != 0 && file.flags() & O_NONBLOCK == 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
+    check_write_flags(&file, flags)?;
     let pieces = vector(address, count)?;
-    let mut input = Input::vector(&pieces);
+    write_flagged(&file, place, &mut Input::vector(&pieces), flags)
+}
+
+/// Checks the flags of one write, as [`check_read_flags`].
+pub fn check_write_flags(file: &OpenFile, flags: u32) -> Result<()> {
+    if flags & !RWF_ALL != 0 || flags & RWF_NOWAIT != 0 && file.flags() & O_NONBLOCK == 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    Ok(())
+}
+
+/// Writes as [`write_file`], heeding the flags of this one write.
+pub fn write_flagged(
+    file: &OpenFile,
+    place: FileOffset,
+    input: &mut Input<'_>,
+    flags: u32,
+) -> Result<usize> {
     let written = if flags & RWF_APPEND != 0 && file.flags() & O_APPEND == 0 {
         // Append without O_APPEND on the file: the end is looked up for this call.
         let end = file.metadata()?.size;
-        write_file(&file, FileOffset::At(end), &mut input)?
+        write_file(file, FileOffset::At(end), input)?
     } else {
-        write_file(&file, place, &mut input)?
+        write_file(file, place, input)?
     };
     if flags & (RWF_SYNC | RWF_DSYNC) != 0 {
-        file.ops().sync(&file, flags & RWF_SYNC == 0)?;
+        file.ops().sync(file, flags & RWF_SYNC == 0)?;
     }
     Ok(written)
 }
@@ -344,10 +361,14 @@ pub fn fdatasync(fd: i32) -> Result<()> {
 }
 
 fn sync_file(fd: i32, data_only: bool) -> Result<()> {
-    let file = open_file(fd)?;
+    sync_open(&*open_file(fd)?, data_only)
+}
+
+/// Writes what a file keeps in memory to where it lasts. `EINVAL`: this kind of file cannot.
+pub fn sync_open(file: &OpenFile, data_only: bool) -> Result<()> {
     match file.inode().attributes().kind {
         FileKind::Regular | FileKind::Directory | FileKind::BlockDevice => {
-            file.ops().sync(&file, data_only)
+            file.ops().sync(file, data_only)
         }
         _ => Err(Errno::EINVAL),
     }

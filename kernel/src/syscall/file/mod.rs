@@ -3,11 +3,13 @@
 //! This module has what the families share: the calling process's tables, paths from the program's
 //! memory, and the start of path walks.
 
+pub mod aio;
 pub mod copy;
 pub mod descriptors;
 pub mod events;
 pub mod io;
 pub mod metadata;
+pub mod mount_trees;
 pub mod mounts;
 pub mod names;
 pub mod transfer;

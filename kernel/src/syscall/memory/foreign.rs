@@ -69,6 +69,9 @@ fn transfer(
         return Ok(0);
     }
     let space = process::foreign_space(pid)?;
+    if touch == Touch::Write {
+        space.note_outside();
+    }
     let mut done = 0;
     let mut mine = local.iter().map(|piece| (piece.iov_base as usize, piece.iov_len as usize));
     let (mut at, mut room) = (0, 0);

@@ -11,8 +11,9 @@ use hayate_machine::user::UserPtr;
 use super::tree;
 use super::tree::Found;
 use crate::process::Thread;
+use crate::process::images::held::{Own, OwnFile};
 use crate::process::images::question::{Answer, Question};
-use crate::process::images::recording::{Own, OwnFile, Recording};
+use crate::process::images::recording::Recording;
 use crate::reclaim::growth::Grow;
 use crate::syscall::file;
 use crate::vfs::attributes::FileKind;
@@ -36,6 +37,8 @@ pub enum After {
     Opened(OwnFile),
     /// The program closed this descriptor.
     Closed(i32),
+    /// The result is another descriptor for the file of this one.
+    Copied(i32),
     /// The program asked how memory and processors are used, at this address.
     Measured(usize),
     /// The program drew random bytes, to this address.
@@ -108,6 +111,9 @@ pub fn judge(thread: &Thread, regs: &UserRegs<'_>, recording: &mut Recording) ->
         5 => described(thread, recording, fd, Question::File(fd)),
         0 | 17 | 19 | 217 | 221 | 138 if recording.owned(fd) == Some(OwnFile::File) => Ok(PLAIN),
         8 => seek(thread, recording, fd, b, c),
+        // dup, dup2, dup3
+        32 => Ok(copy(thread, recording, fd, None)),
+        33 | 292 => Ok(copy(thread, recording, fd, Some(b as i32))),
         72 => control(thread, recording, fd, (b, c)),
         16 => device(thread, recording, fd, flags(b)),
         _ => Ok(Verdict::Horizon),
@@ -239,6 +245,17 @@ fn close(thread: &Thread, recording: &Recording, fd: i32) -> Verdict {
     }
 }
 
+/// A call that makes another descriptor for a file that the program opened, if it is not one that
+/// takes the place of an inherited descriptor.
+fn copy(thread: &Thread, recording: &Recording, fd: i32, to: Option<i32>) -> Verdict {
+    let free = match to {
+        Some(to) if recording.owns(to) => true,
+        Some(to) => thread.file(to).is_err() && !recording.own.is_full(),
+        None => !recording.own.is_full(),
+    };
+    if recording.owns(fd) && free { Verdict::Goes(After::Copied(fd)) } else { Verdict::Horizon }
+}
+
 fn seek(
     thread: &Thread,
     recording: &mut Recording,
@@ -309,12 +326,15 @@ fn control(
     fd: i32,
     (command, argument): (u64, u64),
 ) -> Result<Verdict> {
+    const F_DUPFD: u64 = 0;
+    const F_DUPFD_CLOEXEC: u64 = 1030;
     const F_GETFD: u64 = 1;
     const F_SETFD: u64 = 2;
     const F_GETFL: u64 = 3;
     const FD_CLOEXEC: u64 = 1;
     match command {
         F_GETFD | F_SETFD | F_GETFL if recording.owns(fd) => Ok(PLAIN),
+        F_DUPFD | F_DUPFD_CLOEXEC => Ok(copy(thread, recording, fd, None)),
         // Whether there is such a descriptor is part of the key; none of them closes at exec, so to
         // say that it does not changes nothing.
         F_GETFD => Ok(PLAIN),
@@ -355,21 +375,28 @@ impl After {
                 let _ = recording.own.try_push(Own { fd: result as i32, file, calls });
             }
             After::Closed(fd) => recording.own.retain(|own| own.fd != fd),
+            After::Copied(fd) if result >= 0 => recording.copied(fd, result as i32),
             After::Drew(address) if result > 0 => drew(recording, address, result as usize)?,
             After::Measured(address) if result == 0 => measured(recording, address)?,
-            After::Nothing | After::Opened(_) | After::Drew(_) | After::Measured(_) => {}
+            After::Nothing
+            | After::Opened(_)
+            | After::Copied(_)
+            | After::Drew(_)
+            | After::Measured(_) => {}
         }
         Ok(())
     }
 }
 
-/// Notes random bytes that a program drew, or gives it those of the first recording.
+/// Notes random bytes that a program drew, or gives it those of the first recording if starts share
+/// them.
 fn drew(recording: &mut Recording, address: usize, count: usize) -> Result<()> {
+    recording.note_draw();
     let mut bytes = Vec::new();
     bytes.make_room_exact(count)?;
     bytes.resize(count, 0);
     let at = recording.drawn.len();
-    let first = recording.first.as_ref();
+    let first = recording.first.as_ref().filter(|first| !first.is_fresh);
     match first.and_then(|image| image.drawn.get(at..at.saturating_add(count))) {
         Some(drawn) => {
             bytes.copy_from_slice(drawn);

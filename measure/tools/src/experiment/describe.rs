@@ -55,6 +55,9 @@ pub struct Description {
     /// program in each Hayate.
     #[serde(default)]
     pub counts: bool,
+    /// Whether it is asked, too, what images of each program the first system keeps.
+    #[serde(default)]
+    pub kept: bool,
     /// The systems, Hayate first.
     pub systems: Vec<Participant>,
     /// The works that each system runs.
@@ -294,7 +297,8 @@ impl Description {
 
 fn check(what: &Description) -> Result<(), &'static str> {
     if what.scaling.is_some() {
-        let others = !what.workload.is_empty() || !what.sweeps.is_empty() || what.counts;
+        let others =
+            !what.workload.is_empty() || !what.sweeps.is_empty() || what.counts || what.kept;
         return if what.systems.is_empty() || what.counting || others || what.image.is_some() {
             Err("\"scaling\" needs systems, \"counting\": false, and nothing else to measure")
         } else {
@@ -334,6 +338,9 @@ fn check_works(what: &Description) -> Result<(), &'static str> {
     }
     if what.counts && what.workload.iter().all(|work| work.run.is_none()) {
         return Err("\"counts\" are of programs to \"run\"");
+    }
+    if what.kept && what.workload.iter().any(|work| work.run.is_none() || work.each.is_some()) {
+        return Err("\"kept\" is asked of programs to \"run\", without \"each\"");
     }
     if what.rate.is_some() && !what.time && what.counting {
         return Err("a \"rate\" is of measured time");

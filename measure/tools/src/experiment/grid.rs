@@ -121,6 +121,18 @@ impl Grid {
         Grid { rows: rows.collect(), headings: headings.map(String::from).to_vec() }
     }
 
+    /// Returns the table of the images that are kept.
+    pub fn of_kept(r: &Results) -> Grid {
+        let headings = ["Kept", "images", "in images", "in spaces that wait", "taken at"];
+        let rows = r.kept.iter().map(|kept| {
+            let mut cells = vec![kept.images.to_string()];
+            cells.extend([kept.bytes, kept.heirs].map(|bytes| format!("{} KiB", bytes / 1024)));
+            cells.push(kept.horizon.clone());
+            (kept.name.clone(), None, cells)
+        });
+        Grid { rows: rows.collect(), headings: headings.map(String::from).to_vec() }
+    }
+
     /// Returns the table of aims that are a fraction of another system's value.
     pub fn of_aims(r: &Results) -> Grid {
         let unit = if r.counting { "instructions" } else { "time" };

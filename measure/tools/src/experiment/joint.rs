@@ -2,7 +2,7 @@
 //! one JSON file, and as an index in Markdown.
 
 use super::grid::{Grid, notes};
-use super::page::{said, tables};
+use super::page::{others, said, tables};
 use super::results::{FORMAT, Limit, Line, Results, VERSION};
 use super::{curves, picture, scaling};
 use crate::output::save;
@@ -86,8 +86,7 @@ fn section(out: &mut String, r: &Results) {
     if !r.lines.is_empty() {
         let _ = write!(out, "<div>{}</div>", picture::draw(r));
     }
-    let counts = Some(Grid::of_counts(r)).filter(Grid::has_rows);
-    tables(r).chain(counts).for_each(|table| out.push_str(&table.html()));
+    tables(r).chain(others(r)).for_each(|table| out.push_str(&table.html()));
     if let Some(time) = &r.time {
         let _ = write!(
             out,

@@ -23,6 +23,11 @@ pub fn tables(r: &Results) -> impl Iterator<Item = Grid> {
     all.into_iter().filter(Grid::has_rows)
 }
 
+/// Returns the tables of what was found besides in boots of its own: those that have rows.
+pub fn others(r: &Results) -> impl Iterator<Item = Grid> {
+    [Grid::of_counts(r), Grid::of_kept(r)].into_iter().filter(Grid::has_rows)
+}
+
 /// Returns the page.
 pub fn markdown(r: &Results) -> String {
     let mut out = format!(
@@ -36,8 +41,7 @@ pub fn markdown(r: &Results) -> String {
     if !r.lines.is_empty() {
         picture(&mut out, &r.title, &r.name);
     }
-    let counts = Some(Grid::of_counts(r)).filter(Grid::has_rows);
-    for table in tables(r).chain(counts) {
+    for table in tables(r).chain(others(r)) {
         let _ = writeln!(out, "{}", table.markdown());
     }
     if let Some(time) = &r.time {

@@ -42,6 +42,9 @@ pub struct Results {
     /// Page faults and reads.
     #[serde(default)]
     pub counts: Vec<Counts>,
+    /// Images that are kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<Kept>,
     /// Aims that are a fraction of another system's value.
     #[serde(default)]
     pub aims: Vec<Aim>,
@@ -107,6 +110,21 @@ pub struct Counts {
     pub system: String,
     /// The counts.
     pub counted: Counted,
+}
+
+/// What is kept of a program, and of those that it starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// The program.
+    pub name: String,
+    /// How many images.
+    pub images: u32,
+    /// The bytes of their memory.
+    pub bytes: u64,
+    /// The bytes of spaces that wait for the next starts.
+    pub heirs: u64,
+    /// Where the program's own image was taken, or why there is none.
+    pub horizon: String,
 }
 
 /// Numbers of one start, as `off2f count --json` writes them in the guest.
@@ -246,6 +264,7 @@ impl Results {
             lines: Vec::new(),
             sweeps: Vec::new(),
             counts: Vec::new(),
+            kept: Vec::new(),
             aims: Vec::new(),
             limits: Vec::new(),
             break_even: Vec::new(),

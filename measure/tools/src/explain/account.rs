@@ -1,7 +1,7 @@
 //! The kernel's record of starts, as lines of numbers.
 
 use crate::arguments::Explain;
-use hayate_start_account::{Fault, Stage, Start, StartPart};
+use hayate_start_account::{Began, Fault, Image, Stage, Start, StartPart};
 use serde_json::{Value, json};
 
 /// Starts of one program, and the meaning of their numbers.
@@ -12,8 +12,12 @@ pub struct Explained {
     pub counting: bool,
     /// How processes were made.
     pub how: &'static str,
-    /// The starts, in order.
+    /// The starts that are shown: the first two, and one that began at an image, if one did.
     pub starts: Vec<Start>,
+    /// What is known of the program's image.
+    pub image: Image,
+    /// How many starts were made in all.
+    pub made: usize,
 }
 
 /// A line of the table: a title, and a number for each start.
@@ -28,14 +32,33 @@ pub struct Line {
 
 impl Explained {
     /// Combines the request and its results.
-    pub fn new(options: &Explain, starts: Vec<Start>) -> Explained {
+    pub fn new(options: &Explain, all: Vec<Start>) -> Explained {
         let words: Vec<_> = options.run.command.iter().map(|word| word.to_string_lossy()).collect();
         Explained {
             command: words.join(" "),
             counting: !options.time,
             how: if options.fork { "fork" } else { "vfork" },
-            starts,
+            image: all.last().map(|last| last.image.clone()).unwrap_or_default(),
+            made: all.len(),
+            starts: shown(all),
         }
+    }
+
+    /// The names of the starts that are shown.
+    pub fn names(&self) -> Vec<&'static str> {
+        let name = |(index, start): (usize, &Start)| match (index, start.began) {
+            (_, Began::Image) => "from image",
+            (0, _) => "first start",
+            _ => "second start",
+        };
+        self.starts.iter().enumerate().map(name).collect()
+    }
+
+    /// How much less a start from an image takes than the second start did.
+    pub fn saved(&self) -> Option<u64> {
+        let image = self.starts.iter().find(|start| start.began == Began::Image)?;
+        let second = self.starts.get(1).filter(|start| start.began != Began::Image)?;
+        Some(self.total(second).saturating_sub(self.total(image)))
     }
 
     /// Converts time of the kernel's clock to the unit that is shown.
@@ -151,6 +174,14 @@ impl Explained {
     }
 }
 
+/// The starts that are shown of all.
+fn shown(all: Vec<Start>) -> Vec<Start> {
+    let from_image = all.iter().position(|start| start.began == Began::Image);
+    let wanted = |index: &usize| *index < 2 || Some(*index) == from_image;
+    let starts = all.into_iter().enumerate().filter(|(index, _)| wanted(index));
+    starts.map(|(_, start)| start).collect()
+}
+
 /// Joins numbers with separators.
 fn join(numbers: &[u64]) -> String {
     let words: Vec<_> = numbers.iter().map(u64::to_string).collect();
@@ -177,6 +208,7 @@ pub fn json(explained: &Explained) -> Value {
         json!({
             "program": start.program,
             "pid": start.pid,
+            "began": start.began.key(),
             "total": explained.total(start),
             "idle-ns": account.idle(),
             "tracing": explained.in_unit(start, account.tracing()),
@@ -191,8 +223,12 @@ pub fn json(explained: &Explained) -> Value {
             "pages-filled-by-exec": {"copied": start.filled.0, "zeroed": start.filled.1},
         })
     };
+    let (state, text) = explained.image.parts();
+    let about = if state == "taken" { "horizon" } else { "reason" };
     json!({
         "command": explained.command,
+        "starts-made": explained.made,
+        "image": {"state": state, about: text, "saved": explained.saved()},
         "made-by": explained.how,
         "unit": if explained.counting { "instructions" } else { "nanoseconds" },
         "starts": explained.starts.iter().map(start).collect::<Vec<_>>(),

@@ -1,9 +1,9 @@
-//! The picture: a bar for each start, from left to right in order of time, and the second start
-//! again in a scale of its own.
+//! The picture: a bar for each start that is shown, from left to right in order of time, and the
+//! second start again in a scale of its own.
 
 use super::account::Explained;
 use crate::numbers::grouped;
-use hayate_start_account::{Stage, Start, StartPart};
+use hayate_start_account::{Began, Stage, Start, StartPart};
 use measure_chart::{Anchor, COLOURS, LEGEND_LINE, Picture, Scale};
 
 const WIDTH: f64 = 900.0;
@@ -21,7 +21,7 @@ pub fn draw(explained: &Explained) -> String {
     let height = bottom + LEGEND_LINE * Stage::ALL.len().div_ceil(COLUMNS) as f64 + 12.0;
     let unit = if explained.counting { "instructions" } else { "ns" };
     let command = shortened(&explained.command);
-    let title = format!("Two starts of {command}, by {}", explained.how);
+    let title = format!("Starts of {command}, by {}", explained.how);
     let mut picture = Picture::alone(WIDTH, height, &title);
     let note = format!("{unit} from left to right; thin lines part the steps of a stage");
     picture.text("tick", (LEFT, 42.0), Anchor::Start, &note);
@@ -42,9 +42,15 @@ pub fn draw(explained: &Explained) -> String {
 /// The bars from above: name, start, and what would fill the width.
 fn bars(explained: &Explained) -> Vec<(&'static str, &Start, u64)> {
     let most = explained.starts.iter().map(|start| explained.total(start)).max().unwrap_or(0);
-    let starts = explained.starts.iter().zip(["First start", "Second start"]);
-    let mut bars: Vec<_> = starts.map(|(start, name)| (name, start, most)).collect();
-    if let [_, second] = explained.starts.as_slice() {
+    let title = |start: &Start, index| match (start.began, index) {
+        (Began::Image, _) => "Start from the image",
+        (_, 0) => "First start",
+        _ => "Second start",
+    };
+    let starts = explained.starts.iter().enumerate();
+    let mut bars: Vec<_> =
+        starts.map(|(index, start)| (title(start, index), start, most)).collect();
+    if let Some(second) = explained.starts.get(1).filter(|start| start.began != Began::Image) {
         bars.push(("Second start, enlarged", second, explained.total(second)));
     }
     bars

@@ -3,16 +3,17 @@
 //!
 //! Each hoarder is a process of that user that opens, of one kind after the other and again from
 //! the first, what the kernel lets it: Unix-domain sockets full of bytes, sockets whose queues hold
-//! descriptors of others, connections that nobody accepts, netlink sockets that do not read what
-//! they asked for, pipes, epoll sets, watches of inotify, eventfds, timers, semaphores and segments
-//! of shared memory that it does not touch. It stops when each kind was refused, and stays. What it
-//! is refused, with which error, or whether it is killed for it, is the kernel's affair. Root must
-//! be served meanwhile: it starts a process, that executes a program, writes and reads a file, and
-//! moves bytes through a pipe and a pair of sockets. When the hoarders are killed, the kernel must
-//! hold what it held before.
+//! descriptors of others, connections that nobody accepts (of Unix-domain sockets and of TCP),
+//! netlink sockets that do not read what they asked for, pipes, epoll sets, watches of inotify,
+//! eventfds, timers, semaphores and segments of shared memory that it does not touch. It stops when
+//! each kind was refused, and stays. What it is refused, with which error, or whether it is killed
+//! for it, is the kernel's affair. Root must be served meanwhile: it starts a process, that
+//! executes a program, writes and reads a file, and moves bytes through a pipe and a pair of
+//! sockets. When the hoarders are killed, the kernel must hold what it held before.
 
 use std::fs;
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::{Command, exit};
@@ -24,8 +25,8 @@ use hayate_stress::{Ended, Options, become_nobody, fork, kill, limit, wait};
 const USAGE: &str = "objects [--procs P] [--runs R] [--only KINDS]
   --procs P    hoarders at the same time (8)
   --runs R     do it all so often, at least twice (2)
-  --only KINDS hoard only these kinds, separated by commas: bytes, flight, backlog, netlink, pipe,
-               epoll, inotify, eventfd, timer, sysv
+  --only KINDS hoard only these kinds, separated by commas: bytes, flight, backlog, connections,
+               netlink, pipe, epoll, inotify, eventfd, timer, sysv
 Example: objects --procs 4 --only flight";
 
 /// How long a service may take.
@@ -122,6 +123,27 @@ fn backlog(turn: usize) -> Made {
         while caller.write(&content).is_ok() {}
     }
     Ok(vec![listener])
+}
+
+/// A listener of TCP with connections that nobody accepts, bytes in their queues, and whose callers
+/// are gone.
+fn connections() -> Made {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let address = listener.local_addr()?;
+    // SAFETY: no pointers.
+    check(unsafe { libc::listen(listener.as_raw_fd(), 4096) })?;
+    let content = vec![0x5a; 30_000];
+    for made in 0..4096 {
+        let caller = TcpStream::connect_timeout(&address, Duration::from_millis(100));
+        let mut caller = match caller {
+            Ok(caller) => caller,
+            Err(error) if made == 0 => return Err(error),
+            Err(_) => break,
+        };
+        caller.set_nonblocking(true)?;
+        while caller.write(&content).is_ok() {}
+    }
+    Ok(vec![listener.into()])
 }
 
 /// A netlink socket that asked for all addresses, links and routes, and does not read.
@@ -240,10 +262,11 @@ fn remove_sysv() {
 type Kind = (&'static str, fn(usize) -> Made);
 
 /// The kinds by name, each with what makes the next ones of it.
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     ("bytes", |_| bytes()),
     ("flight", |_| flight()),
     ("backlog", backlog),
+    ("connections", |_| connections()),
     ("netlink", |_| netlink()),
     ("pipe", |_| pipe()),
     ("epoll", |_| epoll()),
@@ -350,6 +373,13 @@ fn serve() -> Result<(), String> {
     Ok(())
 }
 
+/// Says how much memory is free, if the kernel tells it exactly.
+fn free_frames() -> String {
+    let text = fs::read_to_string("/proc/hayate/frames").unwrap_or_default();
+    let free = text.lines().find_map(|line| line.strip_prefix("free "));
+    free.map_or(String::new(), |free| format!(", {} frames free", free.trim()))
+}
+
 /// One run: returns the number of its hoarders.
 fn strain(procs: u64, only: &str) -> Result<u64, String> {
     let mut hoarders = Vec::new();
@@ -357,7 +387,7 @@ fn strain(procs: u64, only: &str) -> Result<u64, String> {
     for _ in 0..procs {
         match start_hoarder(only) {
             Ok((pid, said)) => {
-                println!("    {pid}:{said}");
+                println!("    {pid}:{said}{}", free_frames());
                 hoarders.push(pid);
             }
             Err(why) => outcome = Err(why),
@@ -369,6 +399,12 @@ fn strain(procs: u64, only: &str) -> Result<u64, String> {
             outcome = Err("root was served late".into());
         }
         if outcome.is_err() {
+            // What the kernel holds then, before it is given back.
+            for place in ["frames", "objects", "net/sockstat", "sockets"] {
+                let folder = if place.contains('/') { "/proc" } else { "/proc/hayate" };
+                let text = fs::read_to_string(format!("{folder}/{place}")).unwrap_or_default();
+                text.lines().for_each(|line| println!("    {line}"));
+            }
             break;
         }
     }

@@ -56,7 +56,8 @@ const LEFT_OUT: [(&str, &str); 3] = [
 
 /// Programs whose cases make TCP connections. What the kernel holds before their first sweep is
 /// read when the connections of the runs that passed are over: they would hide as many leaks.
-const CONNECTING: [&str; 7] = ["icmp", "inet", "procnet", "tcp", "tcpdata", "tcpevent", "tcpopt"];
+const CONNECTING: [&str; 8] =
+    ["icmp", "inet", "pathmtu", "procnet", "tcp", "tcpdata", "tcpevent", "tcpopt"];
 /// The lists of TCP connections.
 const CONNECTIONS: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 /// How long connections may last after their case: a minute in FIN-WAIT-2, one in TIME-WAIT
@@ -87,22 +88,48 @@ fn command(text: &str) {
     }
 }
 
-/// The state before the first case: a case that does not finish leaves mounts, files and settings
-/// behind.
+/// The state before the first case: a case that does not finish leaves mounts, files, settings and
+/// System V objects behind.
 struct Before {
     mounts: String,
     files: Vec<PathBuf>,
     settings: Vec<String>,
+    objects: Vec<(usize, i32)>,
 }
 
 /// The folders in which cases leave files.
-const PLACES: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+const PLACES: [&str; 4] = ["/tmp", "/var/tmp", "/dev/shm", "/dev/mqueue"];
 
 /// The settings that cases change, as far as later ones depend on them.
 const SETTINGS: [&str; 2] = ["/proc/sys/kernel/core_pattern", "/proc/sys/kernel/core_uses_pid"];
 
 fn settings() -> Vec<String> {
     SETTINGS.iter().map(|name| fs::read_to_string(name).unwrap_or_default()).collect()
+}
+
+/// The lists of System V objects; the identifier is the second word of a line (`sysvipc(7)`).
+const OBJECTS: [&str; 3] = ["/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg"];
+
+/// The System V objects: which list, and the identifier.
+fn objects() -> Vec<(usize, i32)> {
+    let list = |at: usize| {
+        let text = fs::read_to_string(OBJECTS[at]).unwrap_or_default();
+        let id = |line: &str| line.split_whitespace().nth(1)?.parse().ok();
+        text.lines().skip(1).filter_map(id).map(|id| (at, id)).collect::<Vec<_>>()
+    };
+    (0..OBJECTS.len()).flat_map(list).collect()
+}
+
+/// Removes a System V object.
+fn remove_object((list, id): (usize, i32)) {
+    // SAFETY: IPC_RMID takes no further argument.
+    unsafe {
+        match list {
+            0 => libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()),
+            1 => libc::semctl(id, 0, libc::IPC_RMID),
+            _ => libc::msgctl(id, libc::IPC_RMID, std::ptr::null_mut()),
+        }
+    };
 }
 
 fn files() -> Vec<PathBuf> {
@@ -117,11 +144,12 @@ impl Before {
             mounts: fs::read_to_string("/proc/mounts").unwrap_or_default(),
             files: files(),
             settings: settings(),
+            objects: objects(),
         }
     }
 
-    /// Unmounts and removes the mounts and files that did not exist before, and makes the settings
-    /// what they were.
+    /// Unmounts and removes the mounts, files and System V objects that did not exist before, and
+    /// makes the settings what they were.
     fn restore(&self) {
         let now = fs::read_to_string("/proc/mounts").unwrap_or_default();
         for line in now.lines().rev().filter(|line| !self.mounts.lines().any(|old| old == *line)) {
@@ -136,6 +164,9 @@ impl Before {
             |&at: &usize| fs::read_to_string(SETTINGS[at]).unwrap_or_default() != self.settings[at];
         for at in (0..SETTINGS.len()).filter(changed) {
             let _ = fs::write(SETTINGS[at], &self.settings[at]);
+        }
+        for object in objects().into_iter().filter(|object| !self.objects.contains(object)) {
+            remove_object(object);
         }
         for file in files().iter().filter(|file| !self.files.contains(file)) {
             let _ = fs::remove_file(file).or_else(|_| fs::remove_dir_all(file));

@@ -6,10 +6,14 @@ use alloc::sync::Arc;
 use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
 
+use super::super::account::Account;
 use super::{Endpoint, EndpointKind, Role, wake};
 use crate::reclaim::growth::Grow;
 use crate::vfs::signal_owner::Band;
 use crate::vfs::socket::Attempt;
+
+/// The memory of the two ends of a connection.
+const BOTH_ENDS: usize = 2 * (size_of::<Endpoint>() + size_of::<Account>());
 
 impl Endpoint {
     /// listen(2). EINVAL for a socket that has no name or is connected.
@@ -37,6 +41,10 @@ impl Endpoint {
 
     /// Connects a stream or packet socket to a listening one: makes the other end and puts it into
     /// the backlog. Returns [`Attempt::Wait`] when the backlog is full.
+    ///
+    /// # Errors
+    /// Among others `ENFILE` when the listener's user has too many connections that wait, as on
+    /// Linux when there are too many Unix-domain sockets (`unix_create1`).
     pub fn connect(self: &Arc<Self>, listener: &Arc<Endpoint>, who: Ucred) -> Result<Attempt<()>> {
         if listener.kind != self.kind {
             return Err(Errno::EPROTOTYPE);
@@ -62,6 +70,7 @@ impl Endpoint {
                 return Ok(Attempt::Wait);
             }
             waiting.make_room(1).map_err(|_| Errno::ENOBUFS)?;
+            let counted = listener.account.count_waiting(BOTH_ENDS).ok_or(Errno::ENFILE)?;
             // The other end is made only now that nothing can fail any more, because dropping an
             // endpoint hangs up on its peer; and it is complete before it can be accepted. These
             // are the only two locks that are taken while another endpoint's lock is held. That is
@@ -75,7 +84,7 @@ impl Endpoint {
                 own.role = Role::Connected { peer: Arc::downgrade(&other) };
                 own.peer_credentials = Some(listening);
             }
-            waiting.push_back(other);
+            waiting.push_back((other, counted));
         }
         listener.readers.wake_all();
         listener.signals.tell(Band::In);
@@ -88,7 +97,7 @@ impl Endpoint {
         let mut inner = self.inner.lock();
         let no_receive = inner.no_receive;
         let Role::Listening { waiting, .. } = &mut inner.role else { return Err(Errno::EINVAL) };
-        let Some(endpoint) = waiting.pop_front() else {
+        let Some((endpoint, _)) = waiting.pop_front() else {
             return if no_receive { Err(Errno::EINVAL) } else { Ok(Attempt::Wait) };
         };
         let blocked = core::mem::take(&mut inner.blocked);

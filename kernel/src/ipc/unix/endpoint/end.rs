@@ -96,7 +96,7 @@ impl Endpoint {
                 peer.signals.tell(Band::Hangup);
             }
         }
-        for endpoint in waiting {
+        for (endpoint, _) in waiting {
             let more = endpoint.refuse(graves);
             graves.add(&endpoint, more);
         }

@@ -34,6 +34,7 @@ use crate::vfs::socket::{Attempt, kinds};
 use crate::vfs::socket_count::{Counted, Kind};
 use crate::vfs::socket_list::SocketList;
 use crate::vfs::socket_options::cookie_in;
+use crate::vfs::unaccepted::Unaccepted;
 
 /// The number of datagrams from senders other than its peer that may wait in one queue:
 /// net.unix.max_dgram_qlen.
@@ -75,7 +76,7 @@ enum Role {
     /// listen(2) was called. `waiting`: connections that wait to be accepted.
     Listening {
         backlog: usize,
-        waiting: VecDeque<Arc<Endpoint>>,
+        waiting: VecDeque<(Arc<Endpoint>, Unaccepted)>,
     },
     /// connect(2), accept(2) or socketpair(2).
     Connected {
@@ -296,7 +297,7 @@ impl Endpoint {
         let inner = self.inner.lock();
         inner.queue.iter().for_each(|message| message.descriptors.for_each(visit));
         if let Role::Listening { waiting, .. } = &inner.role {
-            waiting.iter().for_each(|endpoint| endpoint.for_each_waiting(visit));
+            waiting.iter().for_each(|(endpoint, _)| endpoint.for_each_waiting(visit));
         }
     }
 
@@ -314,7 +315,7 @@ impl Endpoint {
             }
         }
         if let Role::Listening { waiting, .. } = &inner.role {
-            waiting.iter().for_each(|endpoint| endpoint.take_messages(to));
+            waiting.iter().for_each(|(endpoint, _)| endpoint.take_messages(to));
         }
     }
 

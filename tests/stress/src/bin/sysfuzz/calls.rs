@@ -47,6 +47,10 @@ pub enum ArgumentKind {
     CloneArguments,
     /// A mount point that only this fuzzer uses.
     Mount,
+    /// The name of a message queue, of a few.
+    Queue,
+    /// A `struct sigevent` for message queues, or none.
+    Notification,
 }
 
 /// Requests of ioctl(2) on terminals, pipes, sockets and files, except those that push input to
@@ -92,6 +96,10 @@ const REQUESTS: &[u64] = &[
     0x8008_6601,
     0x8910,
     0x8904,
+    0xc050_2100, // of a listener of filters
+    0xc018_2101,
+    0x4008_2102,
+    0x4018_2103,
 ];
 /// Commands of fcntl(2).
 const FCNTL: &[u64] = &[
@@ -118,8 +126,8 @@ const OPEN: &[u64] = &[
 const AT: &[u64] = &[0x100, 0x200, 0x400, 0x800, 0x1000, 0x2000, 0x4000];
 /// Options of prctl(2).
 const PRCTL: &[u64] = &[
-    1, 2, 3, 4, 7, 8, 13, 14, 15, 16, 21, 23, 24, 25, 26, 27, 28, 29, 30, 35, 36, 37, 38, 39, 40,
-    47,
+    1, 2, 3, 4, 7, 8, 13, 14, 15, 16, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 35, 36, 37, 38, 39,
+    40, 47,
 ];
 /// Flags of clone(2) and unshare(2).
 const CLONE: &[u64] = &[
@@ -146,6 +154,14 @@ const MOUNT: &[u64] =
 const MESSAGE: &[u64] = &[1, 2, 0x20, 0x40, 0x40, 0x40, 0x80, 0x100, 0x4000, 0x1_0000, 0x4000_0000];
 /// Flags of splice(2).
 const SPLICE: &[u64] = &[1, 2, 2, 4, 8];
+/// Keys of System V objects: a few, so that processes find each other's.
+const KEYS: &[u64] = &[0, 1, 2, 3];
+/// Flags of the calls that find or make such an object.
+const OBJECT: &[u64] = &[0o1000, 0o1000, 0o2000, 0o666, 0o600, 0o4000, 0o10000];
+/// Flags of msgsnd(2) and msgrcv(2).
+const MESSAGES: &[u64] = &[0o4000, 0o4000, 0o10000, 0o20000, 0o40000];
+/// Commands of semctl(2).
+const SEMAPHORE: &[u64] = &[0, 1, 2, 3, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20];
 /// O_NONBLOCK and O_CLOEXEC, under the names of many calls.
 const CREATION: &[u64] = &[0o4000, 0o2000000];
 
@@ -157,6 +173,7 @@ pub type Call = (&'static str, u64, &'static [ArgumentKind]);
 pub const FORBIDDEN: &[u64] = &[
     29, 30, 31, 64, 65, 66, 68, 69, 70, 71,
     220, // System V IPC: leaves objects behind on Linux
+    240, 241, // names of POSIX queues: likewise
     62, 200, 234, 129, 297, 424, // signals: through the guarded entry only
     101, // ptrace
     155, 161, 165, 166, // pivot_root, chroot, mount, umount2
@@ -182,6 +199,14 @@ pub const TGKILL: u64 = 234;
 pub const QUEUE: u64 = 129;
 /// See [`KILL`].
 pub const TGQUEUE: u64 = 297;
+/// Calls that change the process that an argument names.
+pub const PRLIMIT: u64 = 302;
+/// See [`PRLIMIT`].
+pub const VM_WRITE: u64 = 311;
+/// See [`PRLIMIT`].
+pub const PTRACE: u64 = 101;
+/// A number that no process has.
+pub const NO_PROCESS: u64 = 0x3fff_fff0;
 /// See [`KILL`]: the descriptor can only refer to the worker itself or its children.
 pub const PIDFD_KILL: u64 = 424;
 /// The child borrows its parent's stack.
@@ -390,12 +415,13 @@ pub const CALLS: &[Call] = &[
     ("preadv", 295, &[Fd, Vectors, Small, Pos, Pos]),
     ("pwritev", 296, &[Fd, Vectors, Small, Pos, Pos]),
     ("recvmmsg", 299, &[Fd, Mem, Small, Bits, Time]),
-    ("prlimit64", 302, &[Pid, Small, Mem, Mem]),
+    ("prlimit64", PRLIMIT, &[Pid, Small, Mem, Mem]),
     ("syncfs", 306, &[Fd]),
     ("sendmmsg", 307, &[Fd, Mem, Small, Bits]),
     ("getcpu", 309, &[Mem, Mem, Mem]),
     ("process_vm_readv", 310, &[Pid, Vectors, Small, Vectors, Small, Small]),
     ("renameat2", 316, &[DirFd, Path, DirFd, Path, Small]),
+    ("seccomp", 317, &[Of(&[1, 1, 2, 3]), Flags(&[1, 2, 4, 8, 16, 32]), Mem]),
     ("getrandom", 318, &[Mem, Len, Small]),
     ("memfd_create", 319, &[Path, Small]),
     ("execveat", 322, &[DirFd, Path, Mem, Mem, Bits]),
@@ -406,6 +432,10 @@ pub const CALLS: &[Call] = &[
     ("pwritev2", 328, &[Fd, Vectors, Small, Pos, Pos, Bits]),
     ("statx", 332, &[DirFd, Path, Flags(AT), Bits, Mem]),
     ("rseq", 334, &[Mem, Len, Small, Any]),
+    ("mq_timedsend", 242, &[Fd, Mem, Of(&[0, 1, 100, 8192]), Of(&[0, 1, 9, 32767, 32768]), Time]),
+    ("mq_timedreceive", 243, &[Fd, Mem, Of(&[8192, 8192, 8191, 1 << 40]), Mem, Time]),
+    ("mq_notify", 244, &[Fd, Notification]),
+    ("mq_getsetattr", 245, &[Fd, Mem, Mem]),
     ("pidfd_open", 434, &[Pid, Small]),
     ("clone3", 435, &[CloneArguments, Of(&[64, 80, 88])]),
     ("close_range", 436, &[Fd, Fd, Small]),
@@ -427,7 +457,7 @@ pub const CALLS: &[Call] = &[
     ("lremovexattr", 198, &[Path, Path]),
     ("fremovexattr", 199, &[Fd, Path]),
     ("futimesat", 261, &[DirFd, Path, Mem]),
-    ("process_vm_writev", 311, &[Pid, Vectors, Small, Vectors, Small, Of(&[0])]),
+    ("process_vm_writev", VM_WRITE, &[Pid, Vectors, Small, Vectors, Small, Of(&[0])]),
     ("sched_setattr", 314, &[Pid, Mem, Of(&[0])]),
     ("sched_getattr", 315, &[Pid, Mem, Len, Of(&[0])]),
     ("pkey_mprotect", 329, &[Addr, Len, Flags(PROTECTION), Any]),
@@ -455,5 +485,19 @@ pub const MACHINE_CALLS: &[Call] = &[
     ("setdomainname", 171, &[Mem, Of(&[0, 1, 5, 64, 65])]),
     ("clock_settime", 227, &[Small, Mem]),
     ("unshare", 272, &[Flags(CLONE)]),
+    ("shmget", 29, &[Of(KEYS), Of(&[1, 4096, 65536, 1 << 40]), Flags(OBJECT)]),
+    ("shmat", 30, &[Small, Addr, Flags(&[0o10000, 0o20000, 0o40000, 0o100000])]),
+    ("shmctl", 31, &[Small, Of(&[0, 1, 2, 3, 11, 12, 13, 14, 15]), Mem]),
+    ("semget", 64, &[Of(KEYS), Of(&[1, 2, 40, 32000]), Flags(OBJECT)]),
+    ("semop", 65, &[Small, Mem, Of(&[1, 2, 3, 500])]),
+    ("semctl", 66, &[Small, Small, Of(SEMAPHORE), Mem]),
+    ("shmdt", 67, &[Addr]),
+    ("msgget", 68, &[Of(KEYS), Flags(OBJECT)]),
+    ("msgsnd", 69, &[Small, Mem, Of(&[0, 1, 100, 8192, 8193]), Flags(MESSAGES)]),
+    ("msgrcv", 70, &[Small, Mem, Of(&[0, 1, 100, 8192]), Any, Flags(MESSAGES)]),
+    ("msgctl", 71, &[Small, Of(&[0, 1, 2, 3, 11, 12, 13]), Mem]),
+    ("mq_open", 240, &[Queue, Flags(OPEN), Mode, Of(&[0])]),
+    ("mq_unlink", 241, &[Queue]),
+    ("semtimedop", 220, &[Small, Mem, Of(&[1, 2, 3, 500]), Time]),
     ("clock_adjtime", 305, &[Small, Mem]),
 ];

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hayate_stress::{Random, become_nobody, limit};
 
 use crate::calls::{
-    ArgumentKind, CALLS, FORBIDDEN, KILL, MACHINE_CALLS, MOUNT_CALL, PIDFD_KILL, QUEUE, TGKILL,
-    TGQUEUE, TKILL,
+    ArgumentKind, CALLS, FORBIDDEN, KILL, MACHINE_CALLS, MOUNT_CALL, NO_PROCESS, PIDFD_KILL,
+    PRLIMIT, PTRACE, QUEUE, TGKILL, TGQUEUE, TKILL, VM_WRITE,
 };
 
 /// A program to execute: an ELF header, one segment, and `exit(42)` (elf(5)).
@@ -64,8 +64,11 @@ const PATHS: &[&[u8]] = &[
 ];
 /// How many paths may be given to calls that change or remove files: relative ones only.
 const OWN_PATHS: usize = 18;
+/// Names of message queues, as the system call takes them.
+const QUEUES: &[&[u8]] = &[b"a\0", b"b\0", b"c\0", b"\0", b"a/b\0", b".\0"];
 /// The file systems for the fuzzer's mount point.
 const FILE_SYSTEMS: &[&[u8]] = &[
+    b"mqueue\0",
     b"tmpfs\0",
     b"proc\0",
     b"devpts\0",
@@ -220,7 +223,7 @@ impl Worker {
                     | self.random.pick(&[0, 0, 0, 0o10_0000, 0o1_0000, 0o14_0000, 0o7000])
             }
             ArgumentKind::Pid => {
-                self.random.pick(&[0, self.pid as u64, self.pid as u64, 0x3fff_fff0])
+                self.random.pick(&[0, self.pid as u64, self.pid as u64, NO_PROCESS])
             }
             ArgumentKind::Time => {
                 let at = self.fresh(16);
@@ -237,6 +240,8 @@ impl Worker {
             ArgumentKind::Address => self.address(),
             ArgumentKind::Message => self.message(),
             ArgumentKind::CloneArguments => self.clone_arguments(),
+            ArgumentKind::Queue => self.random.pick(QUEUES).as_ptr() as u64,
+            ArgumentKind::Notification => self.notification(),
             ArgumentKind::Mount => MOUNT_POINT.get().map_or(0, |path| path.as_ptr() as u64),
         }
     }
@@ -304,6 +309,30 @@ impl Worker {
         at
     }
 
+    /// Makes a call that changes another process one of the worker itself: root may take the memory
+    /// of process 1 away, and the machine ends with it.
+    fn spare_others(&self, number: u64, a: &mut [u64; 6]) {
+        let own = self.pid as u64;
+        let at = match number & 0xffff_ffff {
+            PRLIMIT | VM_WRITE => 0,
+            PTRACE => 1,
+            _ => return,
+        };
+        if !matches!(a[at], 0 | NO_PROCESS) {
+            a[at] = own;
+        }
+    }
+
+    /// Returns a `struct sigevent` of a way that message queues know, or none.
+    fn notification(&mut self) -> u64 {
+        let at = self.fresh(64);
+        let (cookie, number) = (self.memory(), self.random.below(66));
+        let way = self.random.pick(&[0u64, 0, 1, 2, 2, 17]);
+        self.put(at, cookie);
+        self.put(at + 8, number | way << 32);
+        if self.random.one_in(3) { 0 } else { at }
+    }
+
     /// Makes `left` calls.
     fn run(&mut self, seed: u64, mut left: u64, trace: bool, slot: &Slot) {
         while left > 0 {
@@ -339,6 +368,7 @@ impl Worker {
                 for slot in &mut a {
                     *slot = if self.random.one_in(2) { self.memory() } else { self.number() };
                 }
+                self.spare_others(number, &mut a);
                 return ("?", number, a);
             }
         }
@@ -352,6 +382,7 @@ impl Worker {
         for (slot, kind) in a.iter_mut().zip(kinds) {
             *slot = self.argument(*kind, changes);
         }
+        self.spare_others(number, &mut a);
         // Deliberate death and stopping would end nearly every worker too early.
         let signal = if matches!(number, TGKILL | TGQUEUE) { 2 } else { 1 };
         if matches!(number, KILL | TKILL | TGKILL | QUEUE | TGQUEUE | PIDFD_KILL)
@@ -400,7 +431,7 @@ fn furnish(random: &mut Random) {
     unsafe {
         let mut pair = [0; 2];
         for _ in 0..6 + random.below(8) {
-            match random.below(14) {
+            match random.below(15) {
                 0 => drop(libc::open(c"a".as_ptr(), libc::O_RDWR)),
                 1 => drop(libc::open(c".".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY)),
                 2 => drop(libc::pipe2(pair.as_mut_ptr(), libc::O_NONBLOCK)),
@@ -422,6 +453,19 @@ fn furnish(random: &mut Random) {
                     libc::ioctl(master, libc::TIOCSPTLCK as _, &unlocked);
                     const TIOCGPTPEER: u64 = 0x5441;
                     libc::ioctl(master, TIOCGPTPEER as _, libc::O_RDWR | libc::O_NOCTTY);
+                }
+                13 => {
+                    // A queue without a name, which goes with the process, and a socket for letters.
+                    let name = CString::new(format!("/sysfuzz-{}", std::process::id()));
+                    let name = name.unwrap_or_default();
+                    libc::mq_open(
+                        name.as_ptr(),
+                        libc::O_RDWR | libc::O_CREAT,
+                        0o600,
+                        std::ptr::null_mut::<libc::mq_attr>(),
+                    );
+                    libc::mq_unlink(name.as_ptr());
+                    libc::socket(libc::AF_NETLINK, libc::SOCK_RAW, 0);
                 }
                 _ => {
                     let mut set: libc::sigset_t = std::mem::zeroed();

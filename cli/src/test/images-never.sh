@@ -1,0 +1,251 @@
+
+# What an image must never do: checks that go with images.sh.
+
+# What a command prints without images.
+without() {
+    echo full > /proc/hayate/policy
+    eval "$1" 2>&1
+    echo full+image > /proc/hayate/policy
+}
+
+# Two commands, given as text, print different things, and each prints at six starts what it prints
+# without images. They are started in turn: neither may begin at the image of the other.
+beside() {
+    one=$(without "$1") && two=$(without "$2") || true
+    [ "$one" != "$two" ] || fail "$1 and $2 print the same: $one"
+    for _ in 1 2 3 4 5 6; do
+        got=$(eval "$1" 2>&1)
+        [ "$got" = "$one" ] || fail "$1: expected '$one', got '$got'"
+        got=$(eval "$2" 2>&1)
+        [ "$got" = "$two" ] || fail "$2: expected '$two', got '$got'"
+    done
+}
+
+# Another environment of the dynamic linker, other limits and another mode are another command, and
+# the last is never recorded.
+as_if_there_were_none() {
+    mkdir -p /tmp/libraries && cp /lib/x86_64-linux-gnu/libc.so.6 /tmp/libraries || fail "no library"
+    before=$(begun)
+    beside "bash -c 'echo done'" "LD_PRELOAD=/none.so bash -c 'echo done'"
+    beside "cat /proc/self/maps | grep -o '/[^ ]*libc.so.6' | sort -u" \
+        "LD_LIBRARY_PATH=/tmp/libraries cat /proc/self/maps | grep -o '/[^ ]*libc.so.6' | sort -u"
+    beside "perl -e 'print 1'" "LD_TRACE_LOADED_OBJECTS=1 perl -e 'print 1' | sed 's/ (0x.*//'"
+    beside "/bin/true" "LD_SHOW_AUXV=1 /bin/true | cut -d : -f 1"
+    beside "bash -c 'ulimit -n'" "(ulimit -n 99; bash -c 'ulimit -n')"
+    beside "bash -c 'ulimit -s'" "(ulimit -s 1000; bash -c 'ulimit -s')"
+    large='python3 -c "print(len(bytearray(300000000)))" 2>&1 | tail -n 1'
+    beside "$large" "(ulimit -v 200000; $large)"
+    long='python3 -c "open(\"/tmp/long\", \"w\").write(8192 * \"x\"); print(1)" 2>&1 | tail -n 1'
+    beside "$long" "(ulimit -f 1; $long)"
+    [ "$(begun)" -ge $((before + 16)) ] || fail "only $(begun) - $before starts from an image"
+    # In supervisor mode, from its first instruction on.
+    show='grep ^Mode: /proc/self/status'
+    switched=$(without "mode run -- $show")
+    [ "$switched" = "$(printf 'Mode:\tsupervisor')" ] || fail "the mode is $switched"
+    mode run -- true || fail "no mode"
+    ready $show
+    for _ in 1 2 3 4 5 6; do
+        prints "$(printf 'Mode:\tuser')" $show
+        # The program that switches may begin at an image; the one that is switched may not.
+        prints "$switched" mode run -- $show
+        prints 4 mode run -- perl -e 'print 4'
+    done
+    cat /proc/hayate/resources/image/* | grep -q '^arguments: perl.x00-e.x00print 4$' &&
+        fail "a program in supervisor mode was noted"
+    # Switched while it is recorded.
+    cat > /tmp/switched.pl << 'END'
+for (my $i = 0; $i < 2_000_000; $i++) { }
+open(STATUS, '<', '/proc/self/status') or die;
+print grep { /^Mode:/ } <STATUS>;
+END
+    user=$(printf 'Mode:\tuser')
+    prints "$user" says /tmp/switched.pl
+    for _ in 1 2; do
+        behind /tmp/switched.pl
+        until grep -q '^perl$' /proc/$!/comm; do :; done
+        mode supervisor $! || fail "it cannot be switched"
+        wait
+        [ "$(cat /tmp/word)" = "$switched" ] || fail "a switched program says $(cat /tmp/word)"
+    done
+    for _ in 1 2 3 4 5 6; do
+        prints "$user" says /tmp/switched.pl
+    done
+}
+
+# With all system calls traced there are none.
+traced() {
+    for _ in 1 2 3 4 5 6; do
+        prints 42 bash -c 'echo $((6 * 7))'
+    done
+    [ "$(begun)" -eq 0 ] || fail "$(begun) starts began at an image"
+}
+
+# A program that becomes another user is never noted, whoever starts it.
+set_user_id() {
+    mkdir -p /tmp/set && chmod 755 /tmp/set && cd /tmp/set || fail "no directory"
+    cp /usr/bin/id mine && chown 1000:1000 mine && chmod 6755 mine
+    as() { busybox su -s /bin/sh nobody -c "$1"; }
+    before=$(begun)
+    for _ in 1 2 3 4 5 6; do
+        prints 1000 ./mine -u
+        prints 1000 as '/tmp/set/mine -u'
+        prints 65534 as 'id -u'
+    done
+    [ "$(begun)" -gt "$before" ] || fail "no start began at an image"
+    cat /proc/hayate/resources/image/* | grep -q '^name: .*/mine$' && fail "it was noted"
+    # Until the bits are gone, and from when they are there again.
+    chmod 755 mine
+    for _ in 1 2 3 4 5 6; do
+        prints 0 ./mine -u
+    done
+    cat /proc/hayate/resources/image/* | grep -q '^name: .*/mine$' || fail "it was not noted"
+    chmod 6755 mine && chown 1000:1000 mine && chmod 6755 mine
+    prints 1000 ./mine -u
+    prints 1000 as '/tmp/set/mine -u'
+}
+
+# An image of one user's start serves no other user.
+users() {
+    mkdir -p /tmp/users && chmod 755 /tmp/users && cd /tmp/users || fail "no directory"
+    echo 'SECRET = "secret"' > secret.py && chmod 600 secret.py
+    export PYTHONPATH=/tmp/users PYTHONDONTWRITEBYTECODE=1
+    cat > show.py << 'END'
+import os
+try:
+    import secret
+    print(os.getuid(), secret.SECRET)
+except PermissionError:
+    print(os.getuid(), "refused")
+except ImportError:
+    print(os.getuid(), "refused")
+END
+    for _ in 1 2 3 4 5; do
+        prints '0 secret' python3 show.py
+        prints '65534 refused' busybox su -s /bin/sh nobody -c \
+            'PYTHONPATH=/tmp/users python3 /tmp/users/show.py'
+    done
+}
+
+# Starts from one image that live at the same time write to all of its pages, and each sees what it
+# wrote itself.
+written_pages() {
+    mkdir -p /tmp/good
+    cat > /tmp/pages.py << 'END'
+import os, sys, time
+pages = [bytearray(b"image" * 820) for _ in range(256)]
+number = [7, 7.5, "seven"]
+os.write(1, b"")
+own = b"%08d" % os.getpid()
+for page in pages:
+    assert page == b"image" * 820, "not as the image has it"
+    page[:] = own * 512
+number.append(own)
+for _ in range(3):
+    time.sleep(0.1)
+    for page in pages:
+        assert page == own * 512, "written by another"
+    assert number == [7, 7.5, "seven", own]
+open("/tmp/good/" + own.decode(), "w").close()
+END
+    # The starts that began at the image of the script.
+    of_pages() {
+        # shellcheck disable=SC2046
+        echo 0 $(sed -n 's/^starts: //p' $(grep -l pages.py /proc/hayate/resources/image/[0-9]*)) |
+            sed 's/.* //'
+    }
+    until [ "$(of_pages)" -gt 0 ]; do
+        python3 /tmp/pages.py > /dev/null 2> /tmp/pages.error &
+        wait
+    done
+    rm /tmp/good/*
+    before=$(of_pages)
+    for _ in 1 2 3; do
+        for _ in 1 2 3 4 5; do
+            python3 /tmp/pages.py > /dev/null 2> /tmp/pages.error &
+        done
+        wait
+    done
+    [ "$(ls /tmp/good | wc -l)" -eq 15 ] || fail "$(cat /tmp/pages.error)"
+    [ "$(of_pages)" -eq $((before + 15)) ] || fail "only $(of_pages) - $before starts from an image"
+}
+
+# Makes a file that is both a module of Python and a script: VALUE has the number twice.
+value() {
+    printf 'VALUE="%06d %06d"\n' "$1" "$1" > "$2.new" && mv "$2.new" "$2"
+}
+
+# Changes number $1 of what starts see as the value: in place, by rename, by removal, by return, by
+# a mount, and by its end. Until it is complete they see the number before or this one.
+change() {
+    case $(($1 % 6)) in
+    0) printf 'VALUE="%06d %06d"\n' "$1" "$1" | dd of=a/value.py conv=notrunc 2> dd.out ;;
+    1) value "$1" a/value.py ;;
+    2) value "$1" b/value.py && rm a/value.py ;;
+    3) value "$1" a/value.py ;;
+    4) value "$1" c/value.py && mount --bind c a ;;
+    5) value "$1" under/value.py && until umount a 2> umount.out; do :; done ;;
+    esac || fail "change $1"
+}
+
+# Starts a command again and again until the storm is over. `now` is the number of the last change
+# that was complete, `next` of the last that had begun. A program that is started when nothing is on
+# its way sees the value, and else one of those between.
+starts() {
+    count=0 torn=0
+    while [ ! -e over ]; do
+        # Another command every twelve starts: one whose images are spoiled again and again is
+        # recorded up to what spoils it, and depends on it no more.
+        export ROUND=$((count / 12))
+        read -r least < now
+        got=$("$@" 2> "error.$1")
+        read -r most < next
+        count=$((count + 1))
+        if [ "${got% *}" != "${got#* }" ] || [ -z "$got" ]; then
+            # It saw two states: a name without its file, or half of a file.
+            [ "$most" -gt "$least" ] || fail "$1 saw '$got': $(cat "error.$1")"
+            torn=$((torn + 1))
+            continue
+        fi
+        got=${got% *}
+        while [ "${got#0}" != "$got" ] && [ ${#got} -gt 1 ]; do
+            got=${got#0}
+        done
+        [ "$got" -ge "$least" ] && [ "$got" -le "$most" ] ||
+            fail "$1 saw $got, which is not between $least and $most"
+    done
+    echo "$1: $count starts, $torn between two states"
+    [ "$torn" -lt "$count" ] || fail "$1 never saw a value"
+}
+
+# For so many seconds one loop changes what images depend on, in every way, and two loops beside it
+# start what sees it. A start never sees a state that was over before it began.
+storm() {
+    mkdir -p /tmp/storm/a /tmp/storm/b /tmp/storm/c /tmp/storm/under && cd /tmp/storm ||
+        fail "no directory"
+    mount --bind a under || fail "no mount"
+    export PYTHONPATH=/tmp/storm/a:/tmp/storm/b PYTHONDONTWRITEBYTECODE=1
+    value 0 a/value.py && echo 0 > now && echo 0 > next
+    starts python3 -S -c 'import value; print(value.VALUE)' &
+    python=$!
+    PATH=/tmp/storm/a:/tmp/storm/b:$PATH starts bash -c '. value.py; echo "$VALUE"' &
+    bash=$!
+    end=$(($(date +%s) + $1))
+    i=0
+    while [ "$(date +%s)" -lt "$end" ]; do
+        kill -0 "$python" && kill -0 "$bash" || break
+        i=$((i + 1))
+        echo $i > next.new && mv next.new next
+        change $i
+        echo $i > now.new && mv now.new now
+        # Five in a row, then time for images that depend on the last one.
+        [ $((i % 5)) -ne 0 ] || sleep $((i / 5 % 4 + 1))
+    done
+    touch over
+    wait "$python" || fail "python3"
+    wait "$bash" || fail "bash"
+    echo "$i changes, $(begun) starts from an image"
+    [ "$i" -ge $(($1 / 5)) ] && [ "$(begun)" -ge $(($1 / 5)) ] || fail "too little happened"
+}
+
+"$@"
+echo done

@@ -1,0 +1,142 @@
+//! Hayate's calls about templates (numbers 1020 to 1029; docs/templates.md, [`templates`]).
+
+use alloc::vec::Vec;
+
+use hayate_abi::process::RLIMIT_STACK;
+use hayate_abi::{Errno, Result};
+use hayate_machine::trap::UserRegs;
+use hayate_machine::user::UserPtr;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+use super::file::{View, path, string};
+use crate::credentials::Capability;
+use crate::process;
+use crate::process::images::{After, Course, recording};
+use crate::process::templates::{Declaring, FILES_MAX, NAME_MAX, table};
+use crate::process::{Thread, exec, images, templates};
+use crate::program::{Strings, strings};
+use crate::vfs::path::WalkFlags;
+
+/// `struct hayate_template`.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct UserTemplate {
+    name: u64,
+    start: u64,
+    serves: u64,
+    files: u64,
+}
+
+/// Gives up the recording of the current thread's program, which cannot know of these calls.
+/// Returns true if the program is started again: then the call is not carried out.
+fn give_up_recording(thread: &Thread, regs: &mut UserRegs) -> bool {
+    if !recording::is_any() {
+        return false;
+    }
+    match images::give_up(thread, "it uses templates") {
+        After::GoesOn => false,
+        again => {
+            images::follow(thread, regs, again);
+            true
+        }
+    }
+}
+
+/// The text at an address, of at most this length; none at 0. Fails with `E2BIG` for a longer one.
+fn text(address: u64, most: usize) -> Result<Vec<u8>> {
+    match address {
+        0 => Ok(Vec::new()),
+        address => string(address as usize, most + 1).map_err(|error| match error {
+            Errno::ENAMETOOLONG => Errno::E2BIG,
+            error => error,
+        }),
+    }
+}
+
+/// `hayate_template_ready(template, size)`: the next fork of this thread makes a template.
+///
+/// Fails with `EINVAL` for a name or rules that are none, or another size; `E2BIG`, `EFAULT`,
+/// `ENOMEM`.
+pub fn ready(regs: &mut UserRegs, template: usize, size: usize) -> Result<u64> {
+    if size != size_of::<UserTemplate>() {
+        return Err(Errno::EINVAL);
+    }
+    let thread = process::current();
+    if give_up_recording(&thread, regs) {
+        return Ok(regs.rax);
+    }
+    let wanted: UserTemplate = UserPtr::new(template).read()?;
+    let declaring = Declaring {
+        name: text(wanted.name, NAME_MAX)?,
+        start: wanted.start as usize,
+        serves: text(wanted.serves, hayate_template_rules::LONGEST)?,
+        files: text(wanted.files, FILES_MAX)?,
+    };
+    templates::declare(&thread, declaring)?;
+    Ok(0)
+}
+
+/// `hayate_template_start(name, arguments, environment)`: replaces the program by a start of a
+/// template, as `execve(2)` does by another program.
+///
+/// Fails with `ENOENT`: the user has no such template; `EPERM`: the caller has other rights than
+/// its maker; `E2BIG`, `EFAULT`, `ENOMEM`, and as `execve(2)`.
+pub fn start(
+    regs: &mut UserRegs,
+    name: usize,
+    arguments: usize,
+    environment: usize,
+) -> Result<u64> {
+    let thread = process::current();
+    if give_up_recording(&thread, regs) {
+        return Ok(regs.rax);
+    }
+    let name = path(name)?;
+    let limits = thread.process.limits();
+    let mut budget = strings::budget(limits.soft(RLIMIT_STACK));
+    let arguments = Strings::read(arguments, &mut budget)?;
+    let environment = Strings::read(environment, &mut budget)?;
+    let limits = exec::space_limits(&limits);
+    let (prepared, begin) = templates::start(&thread, &name, &arguments, &environment, limits)?;
+    exec::execute(&thread, regs, prepared, Course::Template(begin))?;
+    Ok(regs.rax)
+}
+
+/// `hayate_template_remove(name, owner)`: removes a template and what is bound to it; `owner` -1:
+/// one of the caller's.
+///
+/// Fails with `ENOENT`; `EPERM` for another user's, without `CAP_SYS_ADMIN`.
+pub fn remove(name: usize, owner: i32) -> Result<()> {
+    let own = process::current().credentials();
+    let owner = if owner == -1 { own.euid } else { owner as u32 };
+    if owner != own.euid {
+        own.require(Capability::SysAdmin)?;
+    }
+    table::remove(&path(name)?, owner)
+}
+
+/// `hayate_template_bind(path, name)`: a program that is executed by this path begins at the
+/// template, if that serves the start; with a null `name`, no longer.
+///
+/// Fails with `EINVAL`: the path is not absolute, or leads to another program than the template's;
+/// `EOPNOTSUPP`: the template serves no such start; `ENOENT`, `ENOSPC`, `ENOMEM`, and as a look-up
+/// of the path.
+pub fn bind(path_address: usize, name: usize) -> Result<()> {
+    let bound = path(path_address)?;
+    let owner = process::current().credentials().euid;
+    if name == 0 {
+        return table::unbind(&bound, owner);
+    }
+    let name = path(name)?;
+    let template = table::find(&name, owner)?;
+    if !hayate_template_rules::serves_any(&template.serves) {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let view = View::current()?;
+    let location = view.resolve(hayate_abi::file::AT_FDCWD, &bound, WalkFlags::empty())?;
+    let content = location.inode()?.page_cache().map(|content| content.id());
+    if !bound.starts_with(b"/") || content != Some(template.executable.page_cache().id()) {
+        return Err(Errno::EINVAL);
+    }
+    table::bind(&bound, &name, owner)
+}
