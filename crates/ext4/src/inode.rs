@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::attributes::Places;
 use crate::checksum::crc32c;
 use crate::error::{Error, Result, buffer};
 use crate::field::{split, u16, u32};
@@ -55,6 +56,8 @@ pub struct Inode {
     pub(crate) flags: u32,
     /// The root of the block map, or a short link's target, or a device number.
     pub(crate) block: [u8; 60],
+    /// Where its extended attributes are.
+    pub(crate) attributes: Places,
     /// Seed of the checksums of this inode's metadata.
     pub(crate) seed: Option<u32>,
 }
@@ -62,13 +65,7 @@ pub struct Inode {
 impl Volume {
     /// Reads inode `number`.
     pub fn inode<S: Source + ?Sized>(&self, source: &S, number: u32) -> Result<Inode> {
-        let Some(index) = number.checked_sub(1).filter(|_| number <= self.inodes) else {
-            return Err(Error::Corrupt("an inode number"));
-        };
-        let (group, slot) = (index / self.inodes_per_group, index % self.inodes_per_group);
-        let place = self.inode_table(source, group)? + u64::from(slot) * u64::from(self.inode_size);
-        let mut raw = buffer(self.inode_size.into())?;
-        self.read(source, place, &mut raw)?;
+        let raw = self.record(source, number)?;
         let inode = self.decode(number, &raw)?;
         if inode.links == 0 || inode.mode == 0 {
             return Err(Error::Corrupt("a directory entry (it names a deleted inode)"));
@@ -80,6 +77,18 @@ impl Volume {
             return Err(Error::Unsupported("the feature inline_data"));
         }
         Ok(inode)
+    }
+
+    /// Reads the record of inode `number`.
+    pub(crate) fn record<S: Source + ?Sized>(&self, source: &S, number: u32) -> Result<Vec<u8>> {
+        let Some(index) = number.checked_sub(1).filter(|_| number <= self.inodes) else {
+            return Err(Error::Corrupt("an inode number"));
+        };
+        let (group, slot) = (index / self.inodes_per_group, index % self.inodes_per_group);
+        let place = self.inode_table(source, group)? + u64::from(slot) * u64::from(self.inode_size);
+        let mut raw = buffer(self.inode_size.into())?;
+        self.read(source, place, &mut raw)?;
+        Ok(raw)
     }
 
     fn decode(&self, number: u32, raw: &[u8]) -> Result<Inode> {
@@ -121,6 +130,7 @@ impl Volume {
             generation,
             flags,
             block: core::array::from_fn(|at| raw.get(0x28 + at).copied().unwrap_or(0)),
+            attributes: Places::find(raw, 128 + extra),
             seed,
         })
     }

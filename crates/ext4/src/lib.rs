@@ -18,6 +18,7 @@
 
 extern crate alloc;
 
+mod attributes;
 mod checksum;
 mod directory;
 mod error;

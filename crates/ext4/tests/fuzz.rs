@@ -59,6 +59,16 @@ fn make(kind: &str, features: &str) -> Vec<u8> {
         .output()
         .expect("mke2fs; install e2fsprogs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // Attributes behind the inode's fields and in a block, where inodes are large enough.
+    for name in ["user.short", "trusted.other", "security.third"] {
+        for file in ["/a/b/small", "/many"] {
+            let value = "v".repeat(4 + 30 * name.len());
+            let request = format!("ea_set {file} {name} {value}");
+            let mut set = Command::new("/sbin/debugfs");
+            let set = set.args(["-w", "-R", &request]).arg(&image).output();
+            assert!(set.expect("debugfs; install e2fsprogs").status.success());
+        }
+    }
     let bytes = fs::read(&image).unwrap();
     let _ = fs::remove_dir_all(&scratch);
     bytes
@@ -67,8 +77,11 @@ fn make(kind: &str, features: &str) -> Vec<u8> {
 const INTERESTING: [u64; 14] =
     [0, 1, 2, 3, 4, 8, 0x7f, 0xff, 0x400, 0x7fff, 0xffff, 0x7fff_ffff, 0xffff_fffe, 0xffff_ffff];
 /// Offsets of the inode fields that a reader uses: mode, size, links, flags, the map (header of
-/// extents and two of them, or blocks), the upper half of the size, extra size.
-const INODE: [usize; 18] = [0, 2, 4, 26, 28, 32, 40, 42, 44, 46, 48, 52, 56, 60, 64, 88, 100, 108];
+/// extents and two of them, or blocks), attributes, the upper half of the size, extra size.
+const INODE: [usize; 24] = [
+    0, 2, 4, 26, 28, 32, 40, 42, 44, 46, 48, 52, 56, 60, 64, 88, 100, 104, 108, 118, 128, 160, 164,
+    168,
+];
 
 /// Changes one place; returns where, how wide, and the value.
 fn change(random: &mut Random, good: &[u8]) -> (usize, usize, u64) {
@@ -134,6 +147,14 @@ fn visit(bytes: &[u8]) {
         let Ok(inode) = volume.inode(&image, number) else { continue };
         if let Ok(target) = volume.link_target(&image, &inode) {
             assert!(target.len() <= 65_536, "a link of {} bytes", target.len());
+        }
+        if let Ok(names) = volume.attributes(&image, &inode) {
+            assert!(names.len() <= 65_536, "{} bytes of names", names.len());
+            for name in names.split(|&byte| byte == 0).filter(|name| !name.is_empty()).take(40) {
+                if let Ok(value) = volume.attribute(&image, &inode, name) {
+                    assert!(value.is_none_or(|value| value.len() <= 65_536));
+                }
+            }
         }
         let Ok(map) = volume.map(&image, &inode) else { continue };
         assert!(map.extents().len() <= bytes.len(), "more extents than bytes");

@@ -244,6 +244,60 @@ fn inode_fields_are_those_of_the_host() {
     assert_eq!(inode.sectors, 8);
 }
 
+/// Attributes behind the fields, in a block, and (with `ea_inode`) in an inode of their own.
+fn read_attributes(options: &[&str], length: usize) {
+    let (scratch, _) = make(options, 16_384);
+    let path = scratch.0.join("image");
+    let long = content(4, length);
+    fs::write(scratch.0.join("long"), &long).unwrap();
+    let capability = scratch.0.join("capability");
+    let bytes = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    fs::write(&capability, bytes).unwrap();
+    for request in [
+        "ea_set /small user.a b".to_owned(),
+        format!("ea_set -f {} /small user.long", scratch.0.join("long").display()),
+        format!("ea_set -f {} /small security.capability", capability.display()),
+        "ea_set /small trusted.empty \"\"".to_owned(),
+        "ea_set /usr/lib user.folder yes".to_owned(),
+    ] {
+        let _ = debugfs(&path, &request);
+    }
+    let image = Image(fs::read(&path).unwrap());
+    let volume = Volume::open(&image, image.0.len() as u64).unwrap();
+    let number = |file: &str| {
+        let shown = debugfs(&path, &format!("stat {file}"));
+        shown.split_whitespace().nth(1).unwrap().parse().unwrap()
+    };
+    let small = volume.inode(&image, number("/small")).unwrap();
+    assert!(small.has_attributes());
+    let names = volume.attributes(&image, &small).unwrap();
+    let mut names: Vec<_> =
+        names.split(|&byte| byte == 0).filter(|name| !name.is_empty()).collect();
+    names.sort_unstable();
+    let expected = ["security.capability", "trusted.empty", "user.a", "user.long"];
+    assert_eq!(names, expected.map(str::as_bytes));
+    let value = |name: &str| volume.attribute(&image, &small, name.as_bytes()).unwrap();
+    assert_eq!(value("user.a"), Some(b"b".to_vec()));
+    assert_eq!(value("user.long"), Some(long));
+    assert_eq!(value("security.capability"), Some(bytes.to_vec()));
+    assert_eq!(value("trusted.empty"), Some(vec![]));
+    for absent in ["user.", "user", "user.b", "", "security.capabilit", "system.posix_acl_access"] {
+        assert_eq!(value(absent), None, "{absent}");
+    }
+    let folder = volume.inode(&image, number("/usr/lib")).unwrap();
+    assert_eq!(volume.attribute(&image, &folder, b"user.folder"), Ok(Some(b"yes".to_vec())));
+    let root = volume.inode(&image, ROOT).unwrap();
+    assert!(!root.has_attributes());
+    assert_eq!(volume.attributes(&image, &root), Ok(vec![]));
+}
+
+#[test]
+fn extended_attributes_are_read() {
+    read_attributes(&["-t", "ext4"], 700);
+    read_attributes(&["-t", "ext4", "-b", "1024", "-O", "ea_inode"], 1024);
+    read_attributes(&["-t", "ext4", "-O", "^metadata_csum", "-I", "128", "-b", "4096"], 3000);
+}
+
 #[test]
 fn what_is_no_volume_is_refused() {
     assert_eq!(Volume::open(&Image(vec![]), 0).err(), Some(Error::NotExt4));
