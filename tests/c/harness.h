@@ -108,6 +108,10 @@ static struct hy_report *hy_report = &hy_private_report;
 static char hy_self[PATH_MAX]; /* absolute path of this program */
 static char hy_tmp[PATH_MAX];  /* directory of the running case */
 
+/* Set by a case that passes: removes what it made outside of its directory. Functions of atexit(3)
+ * are not called, for the case's children would call them, too. */
+static UNUSED void (*hy_at_end)(void);
+
 static void hy_say(int state, const char *file, int line, const char *fmt, va_list args) {
     int quiet = HY_QUIET;
     if (atomic_compare_exchange_strong(&hy_report->state, &quiet, HY_WRITING)) {
@@ -657,6 +661,8 @@ static enum hy_verdict hy_run(const struct hy_case *test, int seconds) {
             FAIL("chdir %s: %s", hy_tmp, strerror(errno));
         hy_refuse_memory();
         test->run();
+        if (hy_at_end)
+            hy_at_end();
         _exit(0);
     }
     bool timed_out = false;

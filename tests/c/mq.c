@@ -25,7 +25,7 @@ static void unlink_all(void) {
 /* A name of this case alone, which is removed at its end. */
 static const char *name_of(int number) {
     if (!count_names)
-        atexit(unlink_all);
+        hy_at_end = unlink_all;
     char *name = names[count_names++];
     snprintf(name, sizeof names[0], "/hayate-%d-%d", getpid(), number);
     return name;

@@ -22,7 +22,7 @@ static void remove_all(void) {
 }
 static int keep(int id) {
     if (!count_made)
-        atexit(remove_all);
+        hy_at_end = remove_all;
     made[count_made++] = id;
     return id;
 }

@@ -394,7 +394,8 @@ impl InUse {
             let open = std::fs::read_dir(format!("/proc/{supervisor}/fd"))?.count();
             files = files.min(open as u64);
             guest_files = guest_files.min(stay.number("sleep 0.1; ls /proc/1/fd | wc -l")?);
-            guest_processes = guest_processes.min(stay.number("ls -d /proc/[0-9]* | wc -l")?);
+            // Counted by the shell itself: the second part of a pipeline may have begun or not.
+            guest_processes = guest_processes.min(stay.number("set -- /proc/[0-9]*; echo $#")?);
             guest_terminals = guest_terminals.min(stay.number("ls /dev/pts | wc -l")?);
         }
         Ok(InUse {
