@@ -7,6 +7,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use hayate_abi::capability::FileCapabilities;
 use hayate_abi::{Errno, Result};
 
 /// A user or group identifier.
@@ -311,5 +312,45 @@ impl Credentials {
         }
         new.securebits &= !securebits::KEEP_CAPS;
         (new, ids_changed)
+    }
+
+    /// Like [`Credentials::for_program`], for a program whose file has capabilities.
+    ///
+    /// * `limited` - the program gains no capabilities: `PR_SET_NO_NEW_PRIVS` is set, or another
+    ///   process could mislead the program.
+    ///
+    /// Fails with `EPERM` if capabilities that the bounding set lacks are to be in effect.
+    #[cold]
+    pub fn for_capable_program(
+        &self,
+        set_user: Option<Id>,
+        set_group: Option<Id>,
+        file: &FileCapabilities,
+        limited: bool,
+    ) -> Result<(Credentials, bool)> {
+        let (mut new, ids_changed) = self.for_program(set_user, set_group);
+        let wanted = file.permitted & CapabilitySet::ALL.0;
+        let granted = self.bounding.0 & wanted | self.inheritable.0 & file.inheritable;
+        if file.effective && wanted & !granted != 0 {
+            return Err(Errno::EPERM);
+        }
+        // A file that is set-user-id root, too, gives an ordinary user what it names, and not
+        // everything (`handle_privileged_root`).
+        let becomes_root = new.euid == 0 && new.uid != 0;
+        let is_root = new.euid == 0 || new.uid == 0;
+        let mut effective = file.effective;
+        if is_root && !becomes_root && self.securebits & securebits::NOROOT == 0 {
+            new.permitted = CapabilitySet(self.inheritable.0 | self.bounding.0);
+            effective |= new.euid == 0;
+        } else {
+            new.permitted = CapabilitySet(granted & CapabilitySet::ALL.0);
+        }
+        if limited {
+            new.permitted.0 &= self.permitted.0;
+        }
+        new.ambient = CapabilitySet::EMPTY;
+        new.effective = if effective { new.permitted } else { CapabilitySet::EMPTY };
+        let capable = effective || new.permitted != CapabilitySet::EMPTY;
+        Ok((new, ids_changed || capable && self.uid != 0))
     }
 }

@@ -17,7 +17,7 @@ use crate::{paths, progress::Progress};
 use anyhow::{Context, Result, bail, ensure};
 use cache::Record;
 pub use cache::configuration;
-use hayate_container_image::{Configuration, Digest, Flat, Image, Limits};
+use hayate_container_image::{Attributed, Configuration, Digest, Flat, Image, Limits};
 use place::{Opened, Place};
 use rustix::fs::statvfs;
 use std::cell::RefCell;
@@ -27,7 +27,7 @@ use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 
 /// The version of the way a root file system is made: a new number makes new ones.
-const VERSION: &[u8] = b"1";
+const VERSION: &[u8] = b"2";
 
 /// An image that is ready to become a root file system.
 pub struct Container {
@@ -114,12 +114,12 @@ impl Container {
         convert::split_archive(&self.archived(&|tar| self.write(tar)), glob, in_memory)
     }
 
-    fn archived<'a>(&'a self, write: &'a dyn Fn(&Path) -> Result<()>) -> Archived<'a> {
+    fn archived<'a>(&'a self, write: &'a convert::Write<'a>) -> Archived<'a> {
         Archived { key: stem(&self.id), of: &self.name, write }
     }
 
-    /// Writes the tar archive with its files.
-    fn write(&self, tar: &Path) -> Result<()> {
+    /// Writes the tar archive with its files; returns their extended attributes.
+    fn write(&self, tar: &Path) -> Result<Vec<Attributed>> {
         let taken = self.opened.borrow_mut().take();
         let (image, opened) = match taken {
             Some(known) => known,
@@ -131,8 +131,9 @@ impl Container {
         room(tar, flat.size())?;
         let file = File::create(tar).with_context(|| format!("cannot write {}", tar.display()))?;
         let mut file = BufWriter::with_capacity(1 << 20, file);
-        flat.write(&image, &opened, &mut file).with_context(at)?;
-        file.flush().with_context(|| format!("cannot write {}", tar.display()))
+        let attributed = flat.write(&image, &opened, &mut file).with_context(at)?;
+        file.flush().with_context(|| format!("cannot write {}", tar.display()))?;
+        Ok(attributed)
     }
 }
 

@@ -1,10 +1,12 @@
 //! The user's own root file system as a disk or an initramfs.
 
+use super::attributes;
 use super::scratch::Scratch;
 use super::source::{RootKind, file_key, folder_key, kind, whole};
 use super::{finished, key};
 use crate::{paths, tool};
 use anyhow::{Context, Result, bail, ensure};
+use hayate_container_image::Attributed;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -63,8 +65,11 @@ pub struct Archived<'a> {
     /// What it is, for people.
     pub of: &'a str,
     /// Writes the archive.
-    pub write: &'a dyn Fn(&Path) -> Result<()>,
+    pub write: &'a Write<'a>,
 }
+
+/// Writes an archive to a path, and returns the extended attributes of its files and folders.
+pub type Write<'a> = dyn Fn(&Path) -> Result<Vec<Attributed>> + 'a;
 
 /// Returns a disk image with the content of the archive.
 pub fn disk_of_archive(archived: &Archived<'_>) -> Result<PathBuf> {
@@ -90,8 +95,9 @@ fn of_archive(archived: &Archived<'_>, end: &str, body: &str) -> Result<PathBuf>
     finished(&output, &format!("of {of}"), &format!("Making an image of {of}"), |output| {
         let scratch = Scratch::new()?;
         let tar = scratch.path().join("tar");
-        (archived.write)(&tar)?;
-        script(&format!("{ANY_NAMES}{body}"), &tar, output)
+        let attributed = (archived.write)(&tar)?;
+        script(&format!("{ANY_NAMES}{body}"), &tar, output)?;
+        if end == "ext4" { attributes::set(output, &attributed) } else { Ok(()) }
     })
 }
 
@@ -103,9 +109,10 @@ pub fn split_archive(archived: &Archived<'_>, glob: &str, in_memory: bool) -> Re
     make_split(paths::build("images")?.join(name), archived.of, |output, nvm| {
         let scratch = Scratch::new()?;
         let tar = scratch.path().join("tar");
-        (archived.write)(&tar)?;
+        let attributed = (archived.write)(&tar)?;
         let unpack = format!("{ANY_NAMES}unpack \"$1\" \"$3\"");
-        convert_tree(&unpack, &tar, (output, nvm), glob, in_memory)
+        convert_tree(&unpack, &tar, (output, nvm), glob, in_memory)?;
+        if in_memory { Ok(()) } else { attributes::set(output, &attributed) }
     })
 }
 

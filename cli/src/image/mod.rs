@@ -4,6 +4,7 @@
 //! again only when these change. All of it works for an ordinary user: fakeroot handles owners and
 //! devices.
 
+mod attributes;
 pub mod convert;
 pub mod debian;
 pub mod default;

@@ -19,11 +19,12 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-const CHECKS: [(&str, Check); 10] = [
+const CHECKS: [(&str, Check); 11] = [
     ("a_layout_runs_as_by_docker_run", layout),
     ("the_command_line_comes_first", command_line),
     ("archives_of_docker_and_of_a_layout_run", archives),
     ("an_image_runs_without_a_disk", in_memory),
+    ("capabilities_of_files_count", capabilities),
     ("an_image_that_changes_is_read_anew", changes),
     ("hostile_images_are_refused_or_contained", hostile),
     ("a_machine_that_stays_has_the_images_stop_signal", stays),
@@ -235,6 +236,55 @@ fn layout(hayate: &Hayate) -> Result<()> {
     expect(&hayate.run(&options, &["-c", LOOK])?, 0, SEEN, "")?;
     let other = format!("oci:{}:1.3", made.text("layout"));
     expect(&hayate.run(&["--image", &other], &[])?, 125, "", "it holds no image 1.3")
+}
+
+/// An entry of a tar archive with its content, padded (pax(1), "ustar Interchange Format").
+fn entry(name: &str, kind: u8, content: &[u8]) -> Vec<u8> {
+    let mut header = [0; 512];
+    let mut field = |at: usize, text: &str| {
+        header[at..at + text.len()].copy_from_slice(text.as_bytes());
+    };
+    field(0, name);
+    field(100, "0000755");
+    field(108, "0000000");
+    field(116, "0000000");
+    field(124, &format!("{:011o}", content.len()));
+    field(136, "00000000000");
+    // The sum counts its own field as blanks.
+    field(148, "        ");
+    field(156, &char::from(kind).to_string());
+    field(257, "ustar\x0000");
+    let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+    header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    let mut bytes = [&header[..], content].concat();
+    bytes.resize(bytes.len().next_multiple_of(512), 0);
+    bytes
+}
+
+/// A file whose layer says that its program has CAP_NET_RAW.
+fn capabilities(hayate: &Hayate) -> Result<()> {
+    let made = Made::new()?;
+    let value = [&[1, 0, 0, 2, 0, 0x20][..], &[0; 14]].concat();
+    let body = [b"SCHILY.xattr.security.capability=", &value[..], b"\n"].concat();
+    let record = [format!("{} ", body.len() + 3).as_bytes(), &body].concat();
+    let busybox = std::fs::read(made.path("lower/bin/busybox"))?;
+    let archive = [
+        entry("bin/", b'5', b""),
+        entry("pax", b'x', &record),
+        entry("bin/cat", b'0', &busybox),
+        entry("bin/busybox", b'0', &busybox),
+        vec![0; 1024],
+    ];
+    std::fs::write(made.path("exported.tar"), archive.concat())?;
+    let image = made.text("exported.tar");
+    for (program, wanted) in [(&["/bin/cat"][..], "2000"), (&["/bin/busybox", "cat"], "0000")] {
+        let words = [program, &["/proc/self/status"]].concat();
+        let output = hayate.run(&["--image", &image, "--user", "55:55"], &words)?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        let line = format!("CapEff:\t000000000000{wanted}\n");
+        ensure!(said.contains(&line), "{program:?}: no {line:?} in {output:?}");
+    }
+    Ok(())
 }
 
 fn command_line(hayate: &Hayate) -> Result<()> {

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aio;
+pub mod capability;
 mod errno;
 pub mod file;
 pub mod ipc;

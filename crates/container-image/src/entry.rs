@@ -4,7 +4,7 @@
 //! in memory however long it is, and an archive of a few KiB can hold one of many GiB.
 
 use crate::blob::Counted;
-use crate::pax::Records;
+use crate::pax::{Attributes, Records};
 use crate::{Error, Limits, Result, shown};
 use std::io::Read;
 use tar::{Archive, Entry, EntryType, Header};
@@ -42,6 +42,7 @@ pub(crate) struct Head {
     pub(crate) user: u32,
     pub(crate) group: u32,
     pub(crate) time: u64,
+    pub(crate) attributes: Attributes,
 }
 
 /// What is left of an image's limits.
@@ -84,7 +85,9 @@ pub(crate) fn read<R: Read>(
             Kind::Symlink(target) | Kind::Link(target) => target.len(),
             _ => 0,
         };
-        budget.entry(head.path.len() + target)?;
+        let attributes: usize =
+            head.attributes.iter().map(|(name, value)| name.len() + value.len()).sum();
+        budget.entry(head.path.len() + target + attributes)?;
         each(head, &mut entry)?;
     }
     match before.is_empty() {
@@ -190,6 +193,7 @@ fn head(index: u64, header: &Header, before: Before) -> Result<Option<Head>> {
         time: time.min(i32::MAX as u64),
         kind,
         path,
+        attributes: pax.attributes,
     }))
 }
 

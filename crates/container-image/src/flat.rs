@@ -3,6 +3,7 @@
 use crate::blob::{Counted, check, unpacked};
 use crate::entry::{self, Budget};
 use crate::image::{Image, Layer, Source};
+use crate::pax::Attributes;
 use crate::tree::{Content, Id, Node, ROOT, Tree};
 use crate::{Error, Limits, Result, shown};
 use std::collections::{BTreeMap, VecDeque};
@@ -14,6 +15,15 @@ pub struct Flat {
     tree: Tree,
     size: u64,
     limits: Limits,
+}
+
+/// A file or folder with extended attributes.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Attributed {
+    /// Its path in the archive.
+    pub path: Vec<u8>,
+    /// The attributes' names and values.
+    pub attributes: Attributes,
 }
 
 /// A file's name: the folder, and the name in it.
@@ -72,12 +82,23 @@ impl Flat {
     }
 
     /// Writes the tree as a tar archive: all folders, each after the one it is in, then files with
-    /// their hard links behind them, then everything else.
+    /// their hard links behind them, then everything else. Returns the extended attributes of files
+    /// and folders, which are not in the archive: tar(1) below fakeroot(1) cannot set them.
     ///
     /// # Errors
     /// A layer cannot be read any more or has changed, or the archive not be written.
-    pub fn write(&self, image: &Image, source: &impl Source, out: impl Write) -> Result<()> {
-        let mut archive = Out { builder: Builder::new(out), names: 0, most: self.limits.bytes };
+    pub fn write(
+        &self,
+        image: &Image,
+        source: &impl Source,
+        out: impl Write,
+    ) -> Result<Vec<Attributed>> {
+        let mut archive = Out {
+            builder: Builder::new(out),
+            names: 0,
+            most: self.limits.bytes,
+            attributed: Vec::new(),
+        };
         for id in self.tree.folders() {
             let path = if id == ROOT { b".".to_vec() } else { self.tree.path(id) };
             archive.add(
@@ -109,7 +130,7 @@ impl Flat {
             }
         }
         archive.builder.into_inner()?.flush()?;
-        Ok(())
+        Ok(archive.attributed)
     }
 
     /// Adds a node under its first name, and hard links under the others.
@@ -190,6 +211,8 @@ struct Out<W: Write> {
     builder: Builder<W>,
     names: u64,
     most: u64,
+    /// What has extended attributes.
+    attributed: Vec<Attributed>,
 }
 
 impl<W: Write> Out<W> {
@@ -217,6 +240,11 @@ impl<W: Write> Out<W> {
         {
             header.set_device_major(major)?;
             header.set_device_minor(minor)?;
+        }
+        if matches!(kind, EntryType::Regular | EntryType::Directory) && !node.attributes.is_empty()
+        {
+            let attributes = node.attributes.clone();
+            self.attributed.push(Attributed { path: path.to_vec(), attributes });
         }
         self.name(path, EntryType::GNULongName, |header, name| header.name = name, &mut header)?;
         if let Some(target) = target {

@@ -41,7 +41,7 @@ mod tree;
 
 pub use blob::Digest;
 pub use configuration::{Configuration, Port};
-pub use flat::Flat;
+pub use flat::{Attributed, Flat};
 pub use image::{Image, Layer, Source};
 pub use reference::Reference;
 

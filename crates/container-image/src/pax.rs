@@ -13,7 +13,21 @@ pub(crate) struct Records {
     pub(crate) user: Option<u64>,
     pub(crate) group: Option<u64>,
     pub(crate) time: Option<i64>,
+    pub(crate) attributes: Attributes,
 }
+
+/// Extended attributes of a file: names and values (`xattr(7)`).
+pub type Attributes = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The key of an extended attribute, as all who write layers call it.
+const ATTRIBUTE: &[u8] = b"SCHILY.xattr.";
+/// Linux' limits of them (`XATTR_NAME_MAX`, `XATTR_SIZE_MAX`).
+const LONGEST_NAME: usize = 255;
+const LONGEST_VALUE: usize = 65_536;
+/// The most of a file; a block of ext4, which holds them, has no room for more.
+const MOST: usize = 256;
+/// Attributes of what makes one tree of several; they would change what the tree shows.
+const OVERLAY: &[u8] = b"trusted.overlay.";
 
 impl Records {
     /// Reads a header's content.
@@ -45,9 +59,32 @@ impl Records {
             _ if key.starts_with(b"GNU.sparse.") => {
                 return Err(Error::new("it holds a sparse file, which no layer may (image-spec)"));
             }
-            // Extended attributes, times of access, comments.
-            _ => {}
+            _ => {
+                if let Some(name) = key.strip_prefix(ATTRIBUTE) {
+                    return self.attribute(name, value);
+                }
+                // Times of access, comments.
+            }
         }
+        Ok(())
+    }
+
+    /// Takes an attribute, if it is of a kind that means something to another kernel.
+    fn attribute(&mut self, name: &[u8], value: &[u8]) -> Result<()> {
+        let kinds = [&b"user."[..], b"trusted.", b"security."];
+        let known = kinds.iter().any(|kind| name.starts_with(kind) && name.len() > kind.len());
+        if !known || name.starts_with(OVERLAY) {
+            return Ok(());
+        }
+        if name.len() > LONGEST_NAME || name.contains(&0) || value.len() > LONGEST_VALUE {
+            return Err(Error::new("an extended attribute that no file can have"));
+        }
+        // The last one of a name counts (pax(1)).
+        self.attributes.retain(|(other, _)| other != name);
+        if self.attributes.len() == MOST {
+            return Err(Error::new("more extended attributes than a file can have"));
+        }
+        self.attributes.push((name.to_vec(), value.to_vec()));
         Ok(())
     }
 }
@@ -99,6 +136,8 @@ mod tests {
                 written("SCHILY.xattr.user.x", b"\0\xff\n"),
             ].concat();
             let records = Records::parse(&bytes).unwrap();
+            let expected = vec![(b"user.x".to_vec(), b"\0\xff\n".to_vec())];
+            prop_assert_eq!(records.attributes, expected);
             prop_assert_eq!(records.path, Some(path));
             prop_assert_eq!(records.target, Some(target));
             prop_assert_eq!(records.size, Some(size));
@@ -109,6 +148,28 @@ mod tests {
         fn any_bytes_are_read_or_refused(bytes: Vec<u8>) {
             let _ = Records::parse(&bytes);
         }
+    }
+
+    #[test]
+    fn attributes_of_other_kinds_are_left_out() {
+        let bytes = [
+            written("SCHILY.xattr.trusted.overlay.opaque", b"y"),
+            written("SCHILY.xattr.system.posix_acl_access", b"1"),
+            written("SCHILY.xattr.user.", b"1"),
+            written("SCHILY.xattr.user.twice", b"1"),
+            written("SCHILY.xattr.user.twice", b"2"),
+        ];
+        let records = Records::parse(&bytes.concat()).unwrap();
+        assert_eq!(records.attributes, [(b"user.twice".to_vec(), b"2".to_vec())]);
+        let long = format!("SCHILY.xattr.user.{}", "x".repeat(255));
+        assert!(Records::parse(&written(&long, b"1")).is_err());
+        assert!(Records::parse(&written("SCHILY.xattr.user.x", &vec![0; 65_537])).is_err());
+        let many = |count: u32| {
+            let record = |number| written(&format!("SCHILY.xattr.user.{number}"), b"1");
+            (0..count).flat_map(record).collect::<Vec<u8>>()
+        };
+        assert_eq!(Records::parse(&many(256)).unwrap().attributes.len(), 256);
+        assert!(Records::parse(&many(257)).is_err());
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! is never visited.
 
 use crate::entry::{Head, Kind, LONGEST_PATH, parts};
+use crate::pax::Attributes;
 use crate::{Error, Result, shown};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -38,6 +39,7 @@ pub(crate) struct Node {
     pub(crate) user: u32,
     pub(crate) group: u32,
     pub(crate) time: u64,
+    pub(crate) attributes: Attributes,
 }
 
 pub(crate) enum Content {
@@ -147,11 +149,12 @@ impl Tree {
         Ok(())
     }
 
-    /// Gives a folder an entry's mode, owners and time.
+    /// Gives a folder an entry's mode, owners, time and attributes.
     fn describe(&mut self, id: Id, head: &Head) {
         let node = &mut self.nodes[id];
         (node.mode, node.user, node.group, node.time) =
             (head.mode, head.user, head.group, head.time);
+        node.attributes.clone_from(&head.attributes);
     }
 
     fn add(&mut self, folder: Id, name: &[u8], layer: usize, head: &Head) -> Result<Id> {
@@ -170,7 +173,8 @@ impl Tree {
         };
         self.path_fits(folder, name)?;
         let &Head { mode, user, group, time, .. } = head;
-        self.nodes.push(Node { content, mode, user, group, time });
+        let attributes = head.attributes.clone();
+        self.nodes.push(Node { content, mode, user, group, time, attributes });
         Ok(self.nodes.len() - 1)
     }
 
@@ -316,7 +320,7 @@ impl Tree {
 fn plain_folder(up: Id, name: Vec<u8>, length: usize) -> Node {
     let folder = Folder { names: BTreeMap::new(), up, name, length };
     let content = Content::Folder(folder);
-    Node { content, mode: USUAL_MODE, user: 0, group: 0, time: 0 }
+    Node { content, mode: USUAL_MODE, user: 0, group: 0, time: 0, attributes: Vec::new() }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@
 
 use hayate_container_image::archive::{Members, is_compressed};
 use hayate_container_image::image::{blob_path, exported, read};
-use hayate_container_image::{Digest, Error, Flat, Image, Layer, Limits, Source};
+use hayate_container_image::{Attributed, Digest, Error, Flat, Image, Layer, Limits, Source};
 use hayate_fuzzing::{Random, rounds, seed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
@@ -68,7 +68,13 @@ fn layers() -> Vec<Vec<u8>> {
     let mut upper = Builder::new(Vec::new());
     add(&mut upper, b"././@LongLink", Kind::GNULongName, b"", &[&[b'n'; 200][..], b"\0"].concat());
     add(&mut upper, b"n", Kind::Regular, b"", b"long");
-    add(&mut upper, b"pax", Kind::XHeader, b"", b"28 path=etc/with-a-\nnewline\n");
+    add(
+        &mut upper,
+        b"pax",
+        Kind::XHeader,
+        b"",
+        b"28 path=etc/with-a-\nnewline\n25 SCHILY.xattr.user.k=v\n",
+    );
     add(&mut upper, b"p", Kind::Regular, b"", b"pax");
     add(&mut upper, b"etc/.wh.gone", Kind::Regular, b"", b"");
     add(&mut upper, b"usr/bin/sh", Kind::Regular, b"", b"another");
@@ -217,6 +223,10 @@ fn layers_become_one_archive() {
             .find(|entry| entry.path_bytes()[..] == *b"usr/bin/ash");
         let header = entry.unwrap().header().clone();
         assert_eq!((header.mode().unwrap(), header.uid().unwrap()), (0o4755, 7));
+        let flat = Flat::read(&image, &files, LIMITS).unwrap();
+        let attributed = flat.write(&image, &files, std::io::sink()).unwrap();
+        let attributes = vec![(b"user.k".to_vec(), b"v".to_vec())];
+        assert_eq!(attributed, [Attributed { path: b"etc/with-a-\nnewline".to_vec(), attributes }]);
     }
 }
 

@@ -56,7 +56,7 @@ pub fn execute(
             files = own_files(thread).inspect_err(|_| send::kill(&thread.process))?;
         }
     }
-    if prepared.set_id && prepared.secure {
+    if prepared.set_id && prepared.secure && !prepared.refused {
         // From here on only a tracer with privilege attaches.
         let process = &thread.process;
         let before = process.steady(|| process.dumpable.swap(0, Ordering::Relaxed));
@@ -169,7 +169,7 @@ fn commit(
     }
     // As `begin_new_exec` of fs/exec.c does with `suid_dumpable` 0: a file that the user may not
     // read does not become readable by being executed.
-    let hidden = secure || concealed || old.euid != old.uid || old.egid != old.gid;
+    let hidden = concealed || old.euid != old.uid || old.egid != old.gid;
     let credentials = Arc::new(credentials);
     let program =
         Executed { executable: Some(executable), vectors: vectors(&stack), name: name_of(&name) };

@@ -2,6 +2,7 @@
 
 use alloc::sync::Arc;
 
+use hayate_abi::capability::FileCapabilities;
 use hayate_abi::{Errno, Result};
 use hayate_recycler::ContentKey;
 
@@ -11,10 +12,12 @@ use crate::page_cache::cache::PageCache;
 use crate::vfs::attributes::FileKind;
 use crate::vfs::context::FsContext;
 use crate::vfs::file_count::Counted;
+use crate::vfs::inode::Inode;
 use crate::vfs::mount::{Location, flags};
 use crate::vfs::open;
 use crate::vfs::open_file::OpenFile;
 use crate::vfs::path::{Resolver, permitted};
+use crate::vfs::set_id::CAPABILITIES;
 
 const SET_USER: u16 = 0o4000;
 const SET_GROUP: u16 = 0o2000;
@@ -33,6 +36,8 @@ pub struct Executable {
     pub set_user: Option<Id>,
     /// The group, if the file sets the group (`S_ISGID`).
     pub set_group: Option<Id>,
+    /// The capabilities that the file gives its program.
+    pub capabilities: Option<FileCapabilities>,
     /// The file of the program's interpreter, which closes with the program.
     pub interpreter: Option<Arc<OpenFile>>,
     /// It is such an interpreter of a program.
@@ -55,15 +60,16 @@ impl Drop for Executable {
 }
 
 impl Executable {
-    /// Whether it has set-user-id or set-group-id bits that count.
-    pub fn is_set_id(&self) -> bool {
-        self.set_user.is_some() || self.set_group.is_some()
+    /// Whether it may give its program rights that the caller lacks: it has set-user-id or
+    /// set-group-id bits or file capabilities that count.
+    pub fn gives_rights(&self) -> bool {
+        self.set_user.is_some() || self.set_group.is_some() || self.capabilities.is_some()
     }
 
     /// Opens a file for execution.
     ///
     /// Fails with `EACCES` if it may not be executed or is no regular file, `ETXTBSY` while it is
-    /// open for writing.
+    /// open for writing, `EINVAL` if its capabilities make no sense.
     pub fn open(
         location: Location,
         context: &FsContext,
@@ -84,7 +90,10 @@ impl Executable {
         let file = open::open_location(&resolver, location, O_RDONLY, true, Counted::new()?)?;
         let page_cache = file.inode().page_cache().ok_or(Errno::EACCES)?;
         let denial = page_cache.deny_writing()?;
-        let sets = if mount_flags & flags::MS_NOSUID == 0 { attributes.mode } else { 0 };
+        let counts = mount_flags & flags::MS_NOSUID == 0;
+        let sets = if counts { attributes.mode } else { 0 };
+        let capabilities =
+            if attributes.capabilities && counts { capabilities_of(file.inode())? } else { None };
         Ok(Executable {
             file,
             page_cache,
@@ -94,6 +103,7 @@ impl Executable {
             // Without the right to execute for the group, the bit means mandatory locking.
             set_group: (sets & SET_GROUP != 0 && attributes.mode & GROUP_EXECUTE != 0)
                 .then_some(attributes.gid),
+            capabilities,
             interpreter: None,
             is_interpreter: false,
         })
@@ -140,4 +150,16 @@ impl Executable {
         }
         Ok(done)
     }
+}
+
+/// Reads the capabilities that a file gives (`get_vfs_caps_from_disk`, security/commoncap.c).
+/// Those of another user namespace's root do not count.
+#[cold]
+fn capabilities_of(inode: &Arc<dyn Inode>) -> Result<Option<FileCapabilities>> {
+    let value = match inode.get_xattr(CAPABILITIES) {
+        Err(Errno::ENODATA | Errno::EOPNOTSUPP) => return Ok(None),
+        other => other?,
+    };
+    let read = FileCapabilities::read(&value).ok_or(Errno::EINVAL)?;
+    Ok((read.root == 0).then_some(read))
 }

@@ -66,9 +66,9 @@ pub struct ExecRequest<'a> {
     pub context: &'a FsContext,
     /// The credentials of the caller.
     pub credentials: &'a Credentials,
-    /// Set-id files give no privilege (`PR_SET_NO_NEW_PRIVS`).
+    /// Set-id files and file capabilities give no privilege (`PR_SET_NO_NEW_PRIVS`).
     pub no_new_privileges: bool,
-    /// Called for a file with set-id bits: whether it must give no privilege for another reason.
+    /// Called for a file with set-id bits or capabilities: whether it must give no privilege for another reason.
     pub refuses_privilege: &'a dyn Fn() -> bool,
     /// The limits of the new space.
     pub limits: Limits,
@@ -101,8 +101,11 @@ pub struct Prepared {
     pub credentials: Credentials,
     /// Whether it gained privilege.
     pub secure: bool,
-    /// Whether it has set-user-id or set-group-id bits that count, gained or not.
+    /// Whether it has set-user-id or set-group-id bits or file capabilities that count, gained or
+    /// not.
     pub set_id: bool,
+    /// Whether it gained no rights by them, because another process could mislead it.
+    pub refused: bool,
     /// Whether the user may not read the file it executes (`would_dump`, fs/exec.c).
     pub concealed: bool,
     /// The reads that its start made.
@@ -408,7 +411,7 @@ impl Program {
 /// the program begins, once it is found and its arguments are complete.
 ///
 /// Errors as `execve(2)`: `EACCES`, `ENOEXEC`, `ENOENT`, `ELOOP`, `ETXTBSY`, `ENOMEM`, `EINVAL`,
-/// `ELIBBAD`, `E2BIG`, `EIO`.
+/// `ELIBBAD`, `E2BIG`, `EIO`, `EPERM`.
 #[inline(never)]
 pub fn prepare<W: Watch>(
     request: ExecRequest<'_>,
@@ -425,13 +428,15 @@ pub fn prepare<W: Watch>(
         Beginning::Under(space, stack) => return Ok(under(program, space, stack, credentials)),
     };
 
-    let set_id = program.executable.is_set_id();
+    let set_id = program.executable.gives_rights();
     let refused = set_id && (request.refuses_privilege)();
     let privileged = !request.no_new_privileges && !refused;
-    let (new, secure) = credentials.for_program(
-        program.executable.set_user.filter(|_| privileged),
-        program.executable.set_group.filter(|_| privileged),
-    );
+    let set_user = program.executable.set_user.filter(|_| privileged);
+    let set_group = program.executable.set_group.filter(|_| privileged);
+    let (new, secure) = match &program.executable.capabilities {
+        None => credentials.for_program(set_user, set_group),
+        Some(file) => credentials.for_capable_program(set_user, set_group, file, !privileged)?,
+    };
 
     W::enter(StartPart::Space);
     // A space whose program gained privilege is not kept.
@@ -469,6 +474,7 @@ pub fn prepare<W: Watch>(
         credentials: new,
         secure,
         set_id,
+        refused,
         concealed,
         reads: program.reads,
         name: program.name,
@@ -491,6 +497,7 @@ fn under(
         credentials: credentials.for_program(None, None).0,
         secure: false,
         set_id: false,
+        refused: false,
         concealed: false,
         reads: program.reads,
         name: program.name,

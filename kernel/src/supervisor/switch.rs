@@ -94,8 +94,8 @@ pub fn switch(process: &Arc<Process>, supervisor: bool, keep: bool) -> Result<()
 }
 
 /// Gives a new program's space the mode that it starts in. `set_id`: the program has set-user-id or
-/// set-group-id bits, whether it gained rights by them or not. Called when no thread uses the space
-/// yet, with the process [steady](Process::steady).
+/// set-group-id bits or file capabilities, whether it gained rights by them or not. Called when no
+/// thread uses the space yet, with the process [steady](Process::steady).
 pub fn begin_program(process: &Process, space: &Space, set_id: bool) {
     if set_id {
         space.stay_user();

@@ -118,6 +118,8 @@ pub struct Attributes {
     pub uid: u32,
     /// The group.
     pub gid: u32,
+    /// Whether the file gives its program capabilities (`security.capability`).
+    pub capabilities: bool,
 }
 
 /// All that `stat(2)` reports about a file.
@@ -180,7 +182,8 @@ impl Metadata {
 
     /// Returns the attributes that permission checks need.
     pub const fn attributes(&self) -> Attributes {
-        Attributes { kind: self.kind, mode: self.mode, uid: self.uid, gid: self.gid }
+        let Metadata { kind, mode, uid, gid, .. } = *self;
+        Attributes { kind, mode, uid, gid, capabilities: false }
     }
 
     /// Returns device and inode number, the file's identity for programs.

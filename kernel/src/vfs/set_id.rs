@@ -1,5 +1,5 @@
-//! The set-user-id and set-group-id bits of files: when a new file gets them and when they are
-//! cleared.
+//! The set-user-id and set-group-id bits of files, and their capabilities: when a new file gets
+//! them and when they are cleared.
 //!
 //! A program with such a bit acts as its file's owner or group. So a user may not set the bit for a
 //! group that the user is not in, and a change by another user clears the bits, because otherwise
@@ -11,11 +11,14 @@
 
 use alloc::sync::Arc;
 
-use hayate_abi::Result;
+use hayate_abi::{Errno, Result};
 
 use super::inode::{Attributes, Change, FileKind, Inode};
 use super::path::Resolver;
 use crate::credentials::{Capability, Credentials};
+
+/// The attribute with the capabilities of a file's program (`capabilities(7)`).
+pub const CAPABILITIES: &[u8] = b"security.capability";
 
 const S_ISUID: u16 = 0o4000;
 const S_ISGID: u16 = 0o2000;
@@ -58,18 +61,33 @@ pub fn after_change(attributes: &Attributes, credentials: &Credentials) -> u16 {
     mode
 }
 
-/// Whether a file has bits that [`drop_for_write`] may have to clear.
+/// Whether a file has bits or capabilities that [`drop_for_write`] may have to clear.
 #[inline]
 pub fn are_there(inode: &Arc<dyn Inode>) -> bool {
     let attributes = inode.attributes();
-    attributes.mode & (S_ISUID | S_ISGID) != 0 && attributes.kind == FileKind::Regular
+    (attributes.mode & (S_ISUID | S_ISGID) != 0 || attributes.capabilities)
+        && attributes.kind == FileKind::Regular
 }
 
-/// Clears the bits before the content of a regular file is changed, unless the caller has the
-/// privilege to keep them (`file_remove_privs`, fs/inode.c).
+/// Takes away a file's capabilities, whoever changes its content or owner
+/// (`cap_inode_killpriv`, security/commoncap.c).
+pub fn drop_capabilities(inode: &Arc<dyn Inode>, attributes: &Attributes) -> Result<()> {
+    if !attributes.capabilities {
+        return Ok(());
+    }
+    match inode.set_xattr(CAPABILITIES, None, 0) {
+        // Another call was faster.
+        Ok(()) | Err(Errno::ENODATA) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Before the content of a regular file is changed: takes away its capabilities, and clears the
+/// bits unless the caller has the privilege to keep them (`file_remove_privs`, fs/inode.c).
 #[cold]
 pub fn drop_for_write(inode: &Arc<dyn Inode>, credentials: &Credentials) -> Result<()> {
     let attributes = inode.attributes();
+    drop_capabilities(inode, &attributes)?;
     let mode = after_change(&attributes, credentials);
     if mode == attributes.mode || credentials.has(Capability::Fsetid) {
         return Ok(());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 fn head(path: &str, kind: Kind) -> Head {
     let path = path.as_bytes().to_vec();
-    Head { index: 0, path, kind, mode: 0o700, user: 1, group: 2, time: 3 }
+    Head { index: 0, path, kind, mode: 0o700, user: 1, group: 2, time: 3, attributes: Vec::new() }
 }
 
 const FILE: Kind = Kind::File { size: 1 };

@@ -20,6 +20,7 @@ use crate::vfs::inode::{
     Attributes, Change, DeviceNumber, DirectorySink, FileKind, Inode, Metadata, Timestamp,
 };
 use crate::vfs::open_file::{FileOps, OpenRequest};
+use crate::vfs::set_id::CAPABILITIES;
 
 /// A mounted volume.
 pub struct Ext4 {
@@ -83,6 +84,8 @@ pub struct Node {
     filesystem: Arc<Ext4>,
     pub(super) inode: hayate_ext4::Inode,
     kind: FileKind,
+    /// Whether it has file capabilities, or attributes that cannot be read.
+    capabilities: bool,
     /// Held while one of the following is filled.
     filling: Mutex<()>,
     map: Once<Arc<Map>>,
@@ -93,10 +96,13 @@ pub struct Node {
 impl Node {
     fn new(filesystem: Arc<Ext4>, inode: hayate_ext4::Inode) -> Result<Self> {
         let kind = FileKind::from_mode(inode.mode.into()).ok_or(Errno::EUCLEAN)?;
+        let capabilities = kind == FileKind::Regular
+            && !matches!(filesystem.volume.attribute(&inode, CAPABILITIES), Ok(None));
         Ok(Self {
             filesystem,
             inode,
             kind,
+            capabilities,
             filling: Mutex::new(()),
             map: Once::new(),
             page_cache: Once::new(),
@@ -189,6 +195,7 @@ impl Inode for Node {
             mode: self.inode.mode & 0o7777,
             uid: self.inode.uid,
             gid: self.inode.gid,
+            capabilities: self.capabilities,
         }
     }
 
@@ -253,14 +260,27 @@ impl Inode for Node {
     }
 
     fn get_xattr(&self, name: &[u8]) -> Result<Vec<u8>> {
-        if name != view::ATTRIBUTE {
+        if name == view::ATTRIBUTE {
+            if !self.is_marked() {
+                return Err(Errno::ENODATA);
+            }
+            let (map, size) = (Arc::clone(self.map()?), self.inode.size);
+            let pages = FilePages::new(Arc::clone(&self.volume().disk), map, size);
+            return view::first_page(&pages, size);
+        }
+        let kept = [&b"user."[..], b"trusted.", b"security."];
+        if !kept.iter().any(|prefix| name.starts_with(prefix)) {
             return Err(Errno::EOPNOTSUPP);
         }
-        if !self.is_marked() {
-            return Err(Errno::ENODATA);
-        }
-        let (map, size) = (Arc::clone(self.map()?), self.inode.size);
-        view::first_page(&FilePages::new(Arc::clone(&self.volume().disk), map, size), size)
+        self.volume().attribute(&self.inode, name)?.ok_or(Errno::ENODATA)
+    }
+
+    fn set_xattr(&self, _: &[u8], _: Option<&[u8]>, _: u32) -> Result<()> {
+        Err(Errno::EROFS)
+    }
+
+    fn list_xattr(&self) -> Result<Vec<u8>> {
+        self.volume().attributes(&self.inode)
     }
 
     fn page_cache(&self) -> Option<Arc<PageCache>> {

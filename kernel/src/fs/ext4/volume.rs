@@ -46,6 +46,19 @@ impl DiskVolume {
         self.checked(self.format.link_target(&Metadata(&self.disk), inode))
     }
 
+    /// Reads the names of an inode's extended attributes, each ended by a zero byte.
+    pub fn attributes(&self, inode: &Inode) -> Result<Vec<u8>> {
+        self.checked(self.format.attributes(&Metadata(&self.disk), inode))
+    }
+
+    /// Reads the value of an extended attribute, if the inode has it.
+    pub fn attribute(&self, inode: &Inode, name: &[u8]) -> Result<Option<Vec<u8>>> {
+        if !inode.has_attributes() {
+            return Ok(None);
+        }
+        self.checked(self.format.attribute(&Metadata(&self.disk), inode, name))
+    }
+
     /// Fills `into` with the content that `map` leads to, from byte `offset` on.
     pub fn read(&self, map: &Map, offset: u64, into: &mut [u8]) -> Result<()> {
         self.checked(map.read(&self.format, &Metadata(&self.disk), offset, into))

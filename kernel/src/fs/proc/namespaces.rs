@@ -75,7 +75,7 @@ struct Namespace {
 
 impl Inode for Namespace {
     fn attributes(&self) -> Attributes {
-        Attributes { kind: FileKind::Regular, mode: 0o444, uid: 0, gid: 0 }
+        Attributes { kind: FileKind::Regular, mode: 0o444, uid: 0, gid: 0, capabilities: false }
     }
 
     fn metadata(&self) -> Result<Metadata> {

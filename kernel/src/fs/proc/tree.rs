@@ -216,7 +216,7 @@ impl<T: Subject> Inode for Node<T> {
         if matches!(self.what, What::Listing(_)) && self.subject.is_callers_own() {
             mode |= 0o555;
         }
-        Attributes { kind: self.what.kind(), mode, uid, gid }
+        Attributes { kind: self.what.kind(), mode, uid, gid, capabilities: false }
     }
 
     fn metadata(&self) -> Result<Metadata> {

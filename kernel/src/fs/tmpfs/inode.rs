@@ -22,12 +22,15 @@ use crate::vfs::entries;
 use crate::vfs::inode::*;
 use crate::vfs::open_file::flags::O_TRUNC;
 use crate::vfs::open_file::{FileOps, OpenFile, OpenRequest, Traits, Whence};
+use crate::vfs::set_id::CAPABILITIES;
 use crate::vfs::transfer::{Input, Output};
 
 /// The metadata of an inode that can change.
 #[derive(Clone, Copy)]
 struct Info {
     mode: u16,
+    /// Whether there are file capabilities among the attributes.
+    capabilities: bool,
     uid: u32,
     gid: u32,
     links: u32,
@@ -123,6 +126,7 @@ impl TmpInode {
         let links = if kind == FileKind::Directory { 2 } else { 1 };
         let info = Info {
             mode,
+            capabilities: false,
             uid: owner.uid,
             gid: owner.gid,
             links,
@@ -247,7 +251,8 @@ fn own(inode: &Arc<dyn Inode>) -> Result<Arc<TmpInode>> {
 impl Inode for TmpInode {
     fn attributes(&self) -> Attributes {
         let info = self.info.lock();
-        Attributes { kind: self.kind, mode: info.mode, uid: info.uid, gid: info.gid }
+        let Info { mode, uid, gid, capabilities, .. } = *info;
+        Attributes { kind: self.kind, mode, uid, gid, capabilities }
     }
 
     fn metadata(&self) -> Result<Metadata> {
@@ -503,7 +508,12 @@ impl Inode for TmpInode {
     fn set_xattr(&self, name: &[u8], value: Option<&[u8]>, flags: u32) -> Result<()> {
         kept_xattr(name)?;
         self.xattrs.set(name, value, flags)?;
-        self.info.lock().changed = Timestamp::now();
+        let mut info = self.info.lock();
+        info.changed = Timestamp::now();
+        if name == CAPABILITIES {
+            // Of two changes at once, the second one to come here finds what both left.
+            info.capabilities = self.xattrs.has(name);
+        }
         Ok(())
     }
 

@@ -36,6 +36,11 @@ impl Xattrs {
         copied(self.0.lock().get(name).ok_or(Errno::ENODATA)?)
     }
 
+    /// Whether there is an attribute of this name.
+    pub fn has(&self, name: &[u8]) -> bool {
+        self.0.lock().contains_key(name)
+    }
+
     /// Sets an attribute, or removes it with `None`. `EEXIST` or `ENODATA` depending on `flags`,
     /// `ENOSPC` when there are too many.
     pub fn set(&self, name: &[u8], value: Option<&[u8]>, flags: u32) -> Result<()> {

@@ -34,8 +34,8 @@ pub fn with<T>(
 ) -> Result<T, &'static str> {
     const INHERITS: &str = "it inherits a descriptor above 63";
     let process = thread.process();
-    if program.executable.is_set_id() {
-        return Err("it has set-user-id or set-group-id bits");
+    if program.executable.gives_rights() {
+        return Err("it has set-user-id or set-group-id bits or file capabilities");
     }
     if !program.is_readable() {
         return Err("its user may not read it");

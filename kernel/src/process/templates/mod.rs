@@ -236,7 +236,7 @@ fn check(thread: &Thread, space: &Space) -> Result<()> {
         && [egid, sgid, fsgid].iter().all(|&id| id == gid)
         && process.dumpable.load(Ordering::Relaxed) == 1
         && executable.readable
-        && !executable.is_set_id()
+        && !executable.gives_rights()
         && !seccomp::is_filtered(thread)
         && !process.keeps_mode.load(Ordering::Relaxed)
         && !space.was_supervisor();
@@ -303,7 +303,7 @@ pub fn choose(
     let is_served = !seccomp::is_filtered(thread)
         && program.executable.content() == template.executable.content()
         && program.is_readable()
-        && !program.executable.is_set_id()
+        && !program.executable.gives_rights()
         && thread.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE == 0
         && thread.blocked() == template.own_blocked
         && template.serves(arguments, environment);
@@ -340,6 +340,7 @@ pub fn start(
         credentials: credentials.for_program(None, None).0,
         secure: false,
         set_id: false,
+        refused: false,
         concealed: false,
         reads: Reads::default(),
         name: comm.collect::<Name>(),

@@ -254,6 +254,7 @@ fn change_owner(credentials: &Credentials, place: &Location, user: u32, group: u
     }
     let mut mode = None;
     if attributes.kind != FileKind::Directory {
+        set_id::drop_capabilities(&inode, &attributes)?;
         let cleared = set_id::after_change(&attributes, credentials);
         mode = (cleared != attributes.mode).then_some(cleared);
     }

@@ -21,14 +21,13 @@ use crate::vfs::inode::{FileKind, Inode};
 use crate::vfs::mount::Location;
 use crate::vfs::notify;
 use crate::vfs::path::permitted;
+use crate::vfs::set_id::CAPABILITIES;
 use crate::vfs::watch::Mask;
 
 const TRUSTED: &[u8] = b"trusted.";
 const SECURITY: &[u8] = b"security.";
 const SYSTEM: &[u8] = b"system.";
 const USER: &[u8] = b"user.";
-/// The rights that a program has whatever its user (`capabilities(7)`, "File capabilities").
-const FILE_CAPABILITIES: &[u8] = b"security.capability";
 const S_ISVTX: u16 = 0o1000;
 
 /// The longest name with its NUL (`XATTR_NAME_MAX` + 1).
@@ -63,7 +62,7 @@ fn set(place: &Location, name_address: usize, value: usize, size: usize, flags: 
 fn change(place: &Location, name: &[u8], value: Option<&[u8]>, flags: u32) -> Result<()> {
     check_writable(place)?;
     let inode = place.inode()?;
-    if name == FILE_CAPABILITIES
+    if name == CAPABILITIES
         && let Some(value) = value
     {
         check_capabilities(value)?;
@@ -105,7 +104,7 @@ fn permission(inode: &dyn Inode, name: &[u8], write: bool) -> Result<()> {
 /// `cap_inode_removexattr`, security/commoncap.c).
 fn check_security(name: &[u8]) -> Result<()> {
     let credentials = super::credentials();
-    if name == FILE_CAPABILITIES {
+    if name == CAPABILITIES {
         // Also for an empty value, which Linux lets every user set, and so take away the
         // capabilities of any file.
         return credentials.require(Capability::Setfcap);
