@@ -190,6 +190,10 @@ pub struct RunArguments {
     /// command is parted at spaces (can be repeated).
     #[arg(long, value_name = "NAME=COMMAND")]
     pub program: Vec<String>,
+    /// Start /bin/sh with this script in the same way, as the experiment program/NAME (can be
+    /// repeated).
+    #[arg(long, value_name = "NAME=SCRIPT")]
+    pub script: Vec<String>,
     /// Run this by /bin/sh before each start of these programs, untimed.
     #[arg(long, value_name = "COMMAND")]
     pub before: Option<String>,
@@ -224,28 +228,36 @@ impl RunArguments {
         usual
     }
 
-    /// The programs of `--program`.
+    /// The programs of `--program` and `--script`.
     pub fn programs(&self) -> Result<Vec<Named>, Failure> {
-        let named = |text: &String| {
+        let named = |(script, text): (bool, &String)| {
             let (name, command) = text.split_once('=').unwrap_or_default();
-            let command: Vec<String> = command.split_whitespace().map(String::from).collect();
-            if name.is_empty() || name.contains(['*', ' ', '/']) || command.is_empty() {
-                let text = format!("--program {text}: give NAME=COMMAND, as in date=/bin/date -u");
+            let words: Vec<&str> = command.split_whitespace().collect();
+            if name.is_empty() || name.contains(['*', ' ', '/']) || words.is_empty() {
+                let text = if script {
+                    format!("--script {text}: give NAME=SCRIPT, as in listed=ls | wc -l")
+                } else {
+                    format!("--program {text}: give NAME=COMMAND, as in date=/bin/date -u")
+                };
                 return Err(Failure::new(USAGE, text));
             }
+            let words = if script { vec!["/bin/sh", "-c", command] } else { words };
             let warm = self.warm.iter().any(|warm| warm == name);
             Ok(Named {
                 name: name.into(),
-                command,
+                command: words.into_iter().map(String::from).collect(),
                 before: self.before.clone().filter(|_| !warm),
                 warm_up: warm || !self.cold,
                 without_idle: self.without_idle,
             })
         };
-        let all: Vec<Named> = self.program.iter().map(named).collect::<Result<_, _>>()?;
+        let programs = self.program.iter().map(|text| (false, text));
+        let scripts = self.script.iter().map(|text| (true, text));
+        let all: Vec<Named> = programs.chain(scripts).map(named).collect::<Result<_, _>>()?;
         match self.warm.iter().find(|warm| all.iter().all(|named| named.name != **warm)) {
             Some(warm) => {
-                Err(Failure::new(USAGE, format!("--warm {warm}: no --program {warm}=...")))
+                let text = format!("--warm {warm}: no --program or --script {warm}=...");
+                Err(Failure::new(USAGE, text))
             }
             None => Ok(all),
         }

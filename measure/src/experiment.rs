@@ -35,7 +35,7 @@ pub struct Setting {
 pub struct Named {
     /// Its name in results.
     pub name: String,
-    /// The program and its arguments.
+    /// The program and its arguments: a shell and its script for `--script`.
     pub command: Vec<String>,
     /// A shell command to run before each start, untimed.
     pub before: Option<String>,

@@ -92,6 +92,8 @@ fn help_and_wrong_arguments() {
         (&["run", "--cpu", "99999", "cpu/loop"], "--cpu 99999"),
         (&["run", "--remote", "nowhere", "cpu/loop"], "HOST:PORT"),
         (&["run", "--program", "a=/bin/true", "--warm", "b"], "--warm b"),
+        (&["run", "--script", "a"], "NAME=SCRIPT"),
+        (&["run", "--script", "a= "], "NAME=SCRIPT"),
         (&["frobnicate"], "frobnicate"),
     ] {
         let out = measure(&place, arguments);
@@ -182,6 +184,26 @@ fn json_on_standard_output_is_nothing_but_json() {
     let out = measure(&place, &["run", "cpu/loop", "--iterations", "5", "--json", "-"]);
     assert!(out.status.success());
     serde_json::from_slice::<serde_json::Value>(&out.stdout).unwrap();
+}
+
+/// A script keeps its spaces and quotes, is run by a shell each time, and counts only if it
+/// succeeds.
+#[test]
+fn a_script_is_a_program() {
+    let place = Place::new("script");
+    let script = "script=printf '%s  %s;' a \"$(echo b)\" >>said; test -s said";
+    let words = ["run", "program/*", "--script", script, "--script", "failing=exit 3", "--no-pin"];
+    let rest = ["--passes", "1", "--iterations", "3", "--dir", ".", "--json", "-"];
+    let out = measure(&place, &[&words[..], &rest].concat());
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let run: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(run["results"].as_array().unwrap().len(), 1, "{run}");
+    assert_eq!(run["results"][0]["name"], "program/script");
+    assert_eq!(run["results"][0]["rounds"][0].as_array().unwrap().len(), 3);
+    assert_eq!(run["skipped"][0]["name"], "program/failing");
+    assert!(run["settings"]["cpu"].is_null(), "it was pinned: {run}");
+    // The first start is thrown away.
+    assert_eq!(std::fs::read_to_string(place.file("said")).unwrap(), "a  b;".repeat(4));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! apt resolves the names against an *empty* machine (an empty dpkg status), so that every
 //! dependency is in the result, and checks its downloads against the archive's signatures. The
 //! host's package lists are used if there are any. If not, or if they are out of date, lists are
-//! fetched into `build/apt`, which needs no root.
+//! fetched into `build/apt`, which needs no root. So are lists of sources, which few hosts have: of
+//! the archives that the host's own lists name.
 
 use crate::{paths, progress::Progress, tool};
 use anyhow::{Context, Result, bail, ensure};
@@ -19,6 +20,17 @@ pub struct Package {
     pub version: String,
 }
 
+/// The lists that apt reads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lists {
+    /// The host's.
+    Host,
+    /// Our own, of packages.
+    Own,
+    /// Our own, of sources.
+    Sources,
+}
+
 /// Resolves the names and downloads the packages into `build/packages`. Returns them in order of
 /// their names, with their files.
 pub fn fetch(names: &[&str]) -> Result<Vec<(Package, PathBuf)>> {
@@ -30,19 +42,95 @@ pub fn fetch(names: &[&str]) -> Result<Vec<(Package, PathBuf)>> {
     }
     // apt removes partial downloads of another apt from its lists.
     let _alone = paths::lock("packages")?;
-    match attempt(names, false) {
+    match attempt(names, Lists::Host) {
         Ok(found) => Ok(found),
         Err(_) => {
             let _step = Progress::new("Fetching Debian's package lists");
-            tool::run(apt("apt-get", true)?.arg("update"))?;
+            tool::run(apt("apt-get", Lists::Own)?.arg("update"))?;
             drop(_step);
-            attempt(names, true)
+            attempt(names, Lists::Own)
         }
     }
 }
 
-fn attempt(names: &[&str], own_lists: bool) -> Result<Vec<(Package, PathBuf)>> {
-    let packages = resolve(names, own_lists)?;
+/// Downloads the source of a package into `build/packages`, as its authors published it, without
+/// Debian's changes. Returns it with its archive.
+pub fn source(name: &str) -> Result<(Package, PathBuf)> {
+    ensure!(
+        tool::find("apt-get").is_some(),
+        "this machine has no apt, and the source of {name} is Debian's"
+    );
+    let _alone = paths::lock("packages")?;
+    source_in(name, Lists::Host).or_else(|_| {
+        let _step = Progress::new("Fetching Debian's lists of sources");
+        write_source_lists()?;
+        tool::run(apt("apt-get", Lists::Sources)?.arg("update"))?;
+        drop(_step);
+        source_in(name, Lists::Sources)
+    })
+}
+
+fn source_in(name: &str, lists: Lists) -> Result<(Package, PathBuf)> {
+    let ask = |place: &Path, more: &[&str]| -> Result<String> {
+        let words = ["source", "--tar-only", "--download-only"];
+        let mut command = apt("apt-get", lists)?;
+        let output = tool::run(command.args(words).args(more).arg(name).current_dir(place))?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    // apt does not name files that are in the directory: it is another one.
+    let said = ask(&paths::build("apt")?, &["--print-uris"])?;
+    let (version, file) =
+        said.lines().find_map(original).with_context(|| format!("apt has no source of {name}"))?;
+    let folder = paths::build("packages")?;
+    let file = folder.join(file);
+    if !file.exists() {
+        let _step = Progress::new(format!("Downloading the source of {name}"));
+        // apt compares its digest with the one in the archive's signed lists.
+        ask(&folder, &[])?;
+        ensure!(file.exists(), "apt-get source succeeded, but left no {}", file.display());
+    }
+    Ok((Package { name: format!("{name} (source)"), version: version.into() }, file))
+}
+
+/// The version and the file of a line `'URL' NAME_VERSION.orig.tar.gz SIZE DIGEST`.
+fn original(line: &str) -> Option<(&str, &str)> {
+    let file = line.split_whitespace().nth(1)?;
+    let (name, end) = file.split_once(".orig.tar.")?;
+    let (_, version) = name.split_once('_')?;
+    (!end.contains('.') && !file.contains('/')).then_some((version, file))
+}
+
+/// Writes a copy of the host's sources.list that asks for sources in place of packages.
+fn write_source_lists() -> Result<()> {
+    let folder = paths::build("apt")?.join("sources");
+    std::fs::create_dir_all(&folder)?;
+    let etc = Path::new("/etc/apt");
+    let mut files = vec![etc.join("sources.list")];
+    let further = etc.join("sources.list.d").read_dir().into_iter().flatten().flatten();
+    files.extend(further.map(|entry| entry.path()));
+    for file in files {
+        let (Some(name), Ok(text)) = (file.file_name(), std::fs::read_to_string(&file)) else {
+            continue;
+        };
+        if file.extension().is_some_and(|end| end == "list" || end == "sources") {
+            std::fs::write(folder.join(name), of_sources(&text))?;
+        }
+    }
+    Ok(())
+}
+
+/// A text of sources.list(5), in lines or in stanzas, for sources in place of packages.
+fn of_sources(text: &str) -> String {
+    let line = |line: &str| match line.split_once([' ', '\t']) {
+        Some(("deb", rest)) => format!("deb-src {rest}\n"),
+        Some((field, _)) if field.eq_ignore_ascii_case("types:") => "Types: deb-src\n".into(),
+        _ => format!("{line}\n"),
+    };
+    text.lines().map(line).collect()
+}
+
+fn attempt(names: &[&str], lists: Lists) -> Result<Vec<(Package, PathBuf)>> {
+    let packages = resolve(names, lists)?;
     let folder = paths::build("packages")?;
     let mut missing = Vec::new();
     for package in &packages {
@@ -52,7 +140,7 @@ fn attempt(names: &[&str], own_lists: bool) -> Result<Vec<(Package, PathBuf)>> {
     }
     if !missing.is_empty() {
         let _step = Progress::new(format!("Downloading {} Debian packages", missing.len()));
-        tool::run(apt("apt-get", own_lists)?.arg("download").args(&missing).current_dir(&folder))?;
+        tool::run(apt("apt-get", lists)?.arg("download").args(&missing).current_dir(&folder))?;
     }
     packages
         .into_iter()
@@ -70,10 +158,10 @@ fn attempt(names: &[&str], own_lists: bool) -> Result<Vec<(Package, PathBuf)>> {
 }
 
 /// Returns everything that the names need on an empty machine.
-fn resolve(names: &[&str], own_lists: bool) -> Result<Vec<Package>> {
+fn resolve(names: &[&str], lists: Lists) -> Result<Vec<Package>> {
     let _step = Progress::new("Resolving Debian packages");
     let output = tool::run(
-        apt("apt-get", own_lists)?
+        apt("apt-get", lists)?
             .args(["--simulate", "--no-install-recommends", "-o", "Dir::State::status=/dev/null"])
             .args(["-o", "APT::Get::Show-User-Simulation-Note=false", "install"])
             .args(names),
@@ -109,8 +197,8 @@ fn find(folder: &Path, package: &Package) -> Result<Option<PathBuf>> {
 }
 
 /// Returns apt for this architecture, without root, and without apt's own locks, which need root:
-/// this project's lock is held ([`fetch`]). With `own_lists` it uses lists of our own.
-fn apt(program: &str, own_lists: bool) -> Result<Command> {
+/// this project's lock is held ([`fetch`]).
+fn apt(program: &str, lists: Lists) -> Result<Command> {
     let mut command = tool::command(program)?;
     command.env("LC_ALL", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");
     command.args(["-q", "-y"]);
@@ -125,11 +213,18 @@ fn apt(program: &str, own_lists: bool) -> Result<Command> {
     let base = paths::build("apt")?;
     set(format!("Dir::Cache={}", base.join("cache").display()));
     std::fs::create_dir_all(base.join("cache/archives/partial"))?;
-    if own_lists {
-        std::fs::create_dir_all(base.join("lists/partial"))?;
-        set(format!("Dir::State::Lists={}", base.join("lists").display()));
-        set("Dir::State::status=/dev/null".into());
-    }
+    let own = match lists {
+        Lists::Host => return Ok(command),
+        Lists::Own => base.join("lists"),
+        Lists::Sources => {
+            set("Dir::Etc::SourceList=/dev/null".into());
+            set(format!("Dir::Etc::SourceParts={}", base.join("sources").display()));
+            base.join("source-lists")
+        }
+    };
+    std::fs::create_dir_all(own.join("partial"))?;
+    set(format!("Dir::State::Lists={}", own.display()));
+    set("Dir::State::status=/dev/null".into());
     Ok(command)
 }
 
@@ -154,5 +249,26 @@ mod tests {
         let line = "Inst procps [2:4.0.2-2] (2:4.0.2-3 Debian:12/oldstable [amd64])";
         assert_eq!(planned(line).unwrap().version, "2:4.0.2-3");
         assert_eq!(planned("Conf libc6 (2.36 Debian [amd64])"), None);
+    }
+
+    #[test]
+    fn the_archive_of_a_source_is_told_from_what_comes_with_it() {
+        let line = |file: &str| format!("'http://deb.debian.org/pool/{file}' {file} 65 SHA256:1");
+        let archive = line("tree_2.1.0.orig.tar.gz");
+        assert_eq!(original(&archive), Some(("2.1.0", "tree_2.1.0.orig.tar.gz")));
+        for other in ["tree_2.1.0.orig.tar.gz.asc", "tree_2.1.0-1.dsc", "../a_1.orig.tar.gz"] {
+            assert_eq!(original(&line(other)), None, "{other}");
+        }
+        assert_eq!(original("Reading package lists..."), None);
+    }
+
+    #[test]
+    fn lists_of_sources_are_of_the_same_archives() {
+        let lines = "# main\ndeb [signed-by=/k.gpg] http://a b main\ndeb-src http://a b main\n";
+        let wanted =
+            "# main\ndeb-src [signed-by=/k.gpg] http://a b main\ndeb-src http://a b main\n";
+        assert_eq!(of_sources(lines), wanted);
+        let stanza = "Types: deb\nURIs: http://a\nSuites: b\nSigned-By: /k.gpg\n";
+        assert_eq!(of_sources(stanza), stanza.replace("deb\n", "deb-src\n"));
     }
 }

@@ -13,6 +13,7 @@ use super::{finished, key};
 use crate::{paths, tool};
 use anyhow::Result;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// An image of Debian packages.
 pub struct Recipe {
@@ -22,20 +23,28 @@ pub struct Recipe {
     title: &'static str,
     /// Package names. Their dependencies are included.
     packages: &'static [&'static str],
+    /// A package whose source goes into the image, unpacked by the body from `$HAYATE_SOURCE`.
+    source: Option<&'static str>,
     /// Unpacks the packages `$3...` into a folder, completes them, and makes the image `$1`; `$2`
     /// is an empty folder.
     body: &'static str,
 }
 
 /// The default image.
-pub const DEFAULT: Recipe =
-    Recipe { name: "default", title: "the Debian programs", packages: &PACKAGES, body: BODY };
+pub const DEFAULT: Recipe = Recipe {
+    name: "default",
+    title: "the Debian programs",
+    packages: &PACKAGES,
+    source: None,
+    body: BODY,
+};
 
 /// Compilers, make, and sources to compile in `/usr/src`, for `./hayate experiment off2f`.
 pub const COMPILERS: Recipe = Recipe {
     name: "compilers",
     title: "Debian's compilers",
     packages: &COMPILER_PACKAGES,
+    source: None,
     body: concat!(
         include_str!("compilers.sh"),
         r#"image=$1; scratch=$2; shift 2
@@ -53,6 +62,7 @@ pub const SMALL_TEXTS: Recipe = Recipe {
     name: "small-texts",
     title: "programs with small texts",
     packages: &["base-files", "base-passwd", "busybox-static", "dash", "libc-bin", MERGED],
+    source: None,
     body: concat!(
         include_str!("small-texts.sh"),
         r#"image=$1; scratch=$2; shift 2
@@ -70,6 +80,7 @@ pub const LARGE_TEXT: Recipe = Recipe {
     name: "large-text",
     title: "a program with a large text",
     packages: SMALL_TEXTS.packages,
+    source: None,
     body: concat!(
         include_str!("large-text.sh"),
         r#"image=$1; scratch=$2; shift 2
@@ -87,6 +98,7 @@ pub const START_UPS: Recipe = Recipe {
     name: "start-ups",
     title: "Debian's interpreters and compilers",
     packages: &START_UP_PACKAGES,
+    source: None,
     body: concat!(
         include_str!("start-ups.sh"),
         r#"image=$1; scratch=$2; shift 2
@@ -98,12 +110,32 @@ disk "$root" "$image"
     ),
 };
 
+/// Ordinary tools, Python, a compiler and make, and the source of a package to make with them, for
+/// `./hayate experiment jobs`.
+pub const JOBS: Recipe = Recipe {
+    name: "jobs",
+    title: "Debian's tools for ordinary jobs",
+    packages: &JOB_PACKAGES,
+    source: Some("tree"),
+    body: concat!(
+        include_str!("compilers.sh"),
+        include_str!("jobs.sh"),
+        r#"image=$1; scratch=$2; shift 2
+root=$scratch/root
+settle "$root" "$@"
+jobs "$root"
+disk "$root" "$image"
+"#
+    ),
+};
+
 /// Servers, their clients and the tools of a network, for tests, and an Apache that starts programs
 /// for `./hayate experiment tender-web`.
 pub const SERVERS: Recipe = Recipe {
     name: "servers",
     title: "Debian's servers",
     packages: &SERVER_PACKAGES,
+    source: None,
     body: concat!(
         include_str!("nginx.sh"),
         include_str!("web.sh"),
@@ -139,6 +171,7 @@ pub const DEBUGGERS: Recipe = Recipe {
         "strace",
         MERGED,
     ],
+    source: None,
     body: concat!(
         include_str!("debuggers.sh"),
         r#"image=$1; scratch=$2; shift 2
@@ -152,7 +185,7 @@ disk "$root" "$image"
 
 /// The recipe of this name.
 pub fn recipe(name: &str) -> Option<&'static Recipe> {
-    [&DEFAULT, &COMPILERS, &DEBUGGERS, &SERVERS, &SMALL_TEXTS, &LARGE_TEXT, &START_UPS]
+    [&DEFAULT, &COMPILERS, &DEBUGGERS, &SERVERS, &SMALL_TEXTS, &LARGE_TEXT, &START_UPS, &JOBS]
         .into_iter()
         .find(|recipe| recipe.name == name)
 }
@@ -207,6 +240,25 @@ const START_UP_PACKAGES: [&str; 17] = [
     "perl-base",
     "python3-minimal",
     "sed",
+    MERGED,
+];
+
+const JOB_PACKAGES: [&str; 16] = [
+    "base-files",
+    "base-passwd",
+    "busybox-static",
+    "coreutils",
+    "dash",
+    "findutils",
+    "gcc",
+    "grep",
+    "libc-bin",
+    "libc6-dev",
+    "libpython3-stdlib",
+    "make",
+    "python3-minimal",
+    "sed",
+    "tar",
     MERGED,
 ];
 
@@ -302,21 +354,24 @@ impl Recipe {
     }
 
     fn make_alone(&self) -> Result<PathBuf> {
-        let packages = packages(self.packages)?;
+        let parts = self.parts()?;
         let folder = paths::build("images")?;
-        let (recipe, manifest) = (self.key(), manifest(&packages));
+        let (recipe, manifest) = (self.key(), parts.manifest());
         let name = format!("{}-{}.ext4", self.name, key([recipe.as_bytes(), manifest.as_bytes()]));
         let image = folder.join(&name);
         if !image.exists() {
-            let about =
-                format!("the {} image: {} Debian packages\n{manifest}", self.name, packages.len());
+            let about = format!(
+                "the {} image: {} Debian packages\n{manifest}",
+                self.name,
+                parts.packages.len()
+            );
             let saying = format!("Making the {} image", self.name);
             finished(&image, about.trim_end(), &saying, |output| {
                 let scratch = Scratch::new()?;
                 let body = format!("{SETTLE}\n{}", self.body);
                 let mut command = shell(&body, false)?;
                 command.arg(output).arg(scratch.path());
-                command.args(packages.iter().map(|(_, file)| file));
+                parts.give(&mut command);
                 tool::run(&mut command).map(drop)
             })?;
         }
@@ -330,11 +385,11 @@ impl Recipe {
     /// Returns the image with its programs and libraries (those that match `glob`) in two files.
     pub fn split(&self, glob: &str) -> Result<Split> {
         let _alone = paths::lock(self.name)?;
-        let packages = packages(self.packages)?;
+        let parts = self.parts()?;
         let folder = paths::build("images")?;
-        let (recipe, manifest) = (self.key(), manifest(&packages));
-        let parts = [&recipe, &manifest, glob, SPLIT_VERSION].map(str::as_bytes);
-        let image = folder.join(format!("{}-off2f-{}.ext4", self.name, key(parts)));
+        let (recipe, manifest) = (self.key(), parts.manifest());
+        let named = [&recipe, &manifest, glob, SPLIT_VERSION].map(str::as_bytes);
+        let image = folder.join(format!("{}-off2f-{}.ext4", self.name, key(named)));
         convert::make_split(image, self.title, |output, nvm| {
             let scratch = Scratch::new()?;
             let body = self
@@ -344,20 +399,43 @@ impl Recipe {
             command.env("HAYATE_SELF", std::env::current_exe()?);
             command.env("HAYATE_GLOB", glob).env("HAYATE_NVM", nvm);
             command.arg(output).arg(scratch.path());
-            command.args(packages.iter().map(|(_, file)| file));
+            parts.give(&mut command);
             tool::run(&mut command).map(drop)
         })
     }
 
+    /// Fetches what the image is made of.
+    fn parts(&self) -> Result<Parts> {
+        let source = self.source.map(debian::source).transpose()?;
+        Ok(Parts { packages: packages(self.packages)?, source })
+    }
+
     /// Returns a name for the way the image is made: another list or script gives another image.
     fn key(&self) -> String {
-        let packages = self.packages.join(" ");
+        let names = self.packages.iter().copied().chain(self.source);
+        let packages = names.collect::<Vec<_>>().join(" ");
         key([&packages, FUNCTIONS, SETTLE, self.body].map(str::as_bytes))
     }
 }
 
-fn manifest(packages: &[(Package, PathBuf)]) -> String {
-    packages.iter().map(|(package, _)| format!("{} {}\n", package.name, package.version)).collect()
+/// What an image is made of, with the files.
+struct Parts {
+    packages: Vec<(Package, PathBuf)>,
+    source: Option<(Package, PathBuf)>,
+}
+
+impl Parts {
+    /// Names and versions, one in a line.
+    fn manifest(&self) -> String {
+        let all = self.packages.iter().chain(&self.source);
+        all.map(|(package, _)| format!("{} {}\n", package.name, package.version)).collect()
+    }
+
+    /// Names the files to the shell that makes the image.
+    fn give(&self, command: &mut Command) {
+        command.args(self.packages.iter().map(|(_, file)| file));
+        command.envs(self.source.iter().map(|(_, file)| ("HAYATE_SOURCE", file)));
+    }
 }
 
 /// Returns packages for a root file system with a merged /usr.

@@ -31,6 +31,7 @@ mod errors;
 mod explain;
 mod guest;
 mod images;
+mod jobs;
 mod layers;
 mod links;
 mod machines;
@@ -192,6 +193,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(snapshots::trials(options));
     trials.extend(addresses::trials(options));
     trials.extend(images::trials(options));
+    trials.extend(jobs::trials(options));
     trials.extend(templates::trials(options));
     trials.extend(containers::trials(options));
     trials.extend(explain::trials(options));

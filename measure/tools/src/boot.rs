@@ -154,6 +154,8 @@ pub struct Setup {
     pub globs: Vec<String>,
     /// Programs to start: name and command.
     pub programs: Vec<(String, String)>,
+    /// Scripts to start: name and text.
+    pub scripts: Vec<(String, String)>,
     /// A shell command before each start of these programs.
     pub before: Option<String>,
     /// Whether the first starts of these programs count too.
@@ -380,13 +382,17 @@ impl Setup {
         };
         words.extend([format!("{place}/measure"), "run".into()]);
         words.extend(self.globs.iter().cloned());
-        for (name, command) in &self.programs {
-            words.extend([
-                "--program".into(),
-                format!("{name}={command}"),
-                format!("program/{name}"),
-            ]);
+        let programs = self.programs.iter().map(|program| ("--program", program));
+        let scripts = self.scripts.iter().map(|script| ("--script", script));
+        for (word, (name, text)) in programs.chain(scripts) {
+            words.extend([word.into(), format!("{name}={text}"), format!("program/{name}")]);
         }
+        // With a fixed number of samples, the time after which a round is given up as hung.
+        if !self.scripts.is_empty() {
+            words.extend(["--seconds".into(), self.timeout.as_secs().to_string()]);
+        }
+        // Programs may use all that the machine has.
+        words.extend((self.cpus > 1).then(|| "--no-pin".into()));
         if let Some(before) = &self.before {
             words.extend(["--before".into(), before.clone()]);
         }

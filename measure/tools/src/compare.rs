@@ -101,6 +101,7 @@ fn setup(options: &Compare, measure: &Path, globs: Vec<String>) -> Result<Setup>
         image: image::small::get(measure)?,
         globs,
         programs: Vec::new(),
+        scripts: Vec::new(),
         before: None,
         cold: false,
         warm: Vec::new(),

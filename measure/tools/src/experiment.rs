@@ -24,9 +24,10 @@ mod scaling;
 
 use crate::arguments::{Experiment, OUTPUT};
 use crate::boot::{Disk, Missing, OtherEnd, Setup, System};
+use crate::numbers::{counted, processors};
 use crate::output::save;
 use crate::suite::{measured_or_missing, names};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use describe::{Dax, Description, Participant, Storage, Work};
 use grid::Grid;
 use hayate_cli::arguments::Profile;
@@ -109,9 +110,15 @@ pub fn experiment(options: &Experiment) -> Result<u8> {
 
 /// Makes one experiment and writes its files; the status says whether an aim was missed.
 fn one(options: &Experiment, name: &str, what: &Description) -> Result<u8> {
-    let mut results = made(options, name, what, what.counting)?;
+    let [first, further @ ..] = what.processors.as_slice() else { bail!("no processors") };
+    let mut results = made(options, name, what, (what.counting, *first))?;
+    for &cpus in further {
+        let mut more = made(options, &format!("{name}-{cpus}"), what, (false, cpus))?;
+        more.title = format!("{}, {}", what.title, processors(cpus));
+        results.further.push(more);
+    }
     if what.time {
-        let mut time = made(options, &format!("{name}-time"), what, false)?;
+        let mut time = made(options, &format!("{name}-time"), what, (false, *first))?;
         time.title = format!("{}, by the clock", what.title);
         // The limits are in instructions.
         time.lines.iter_mut().for_each(|line| line.at_most = None);
@@ -131,10 +138,16 @@ fn one(options: &Experiment, name: &str, what: &Description) -> Result<u8> {
     })
 }
 
-/// Runs one experiment in all its systems, counting instructions or by the clock.
-fn made(options: &Experiment, name: &str, what: &Description, counting: bool) -> Result<Results> {
+/// Runs one experiment in all its systems, counting instructions or by the clock, on so many
+/// processors.
+fn made(
+    options: &Experiment,
+    name: &str,
+    what: &Description,
+    (counting, cpus): (bool, u8),
+) -> Result<Results> {
     let measure = compile::measure()?;
-    let setup = setup(options, what, counting, &measure)?;
+    let setup = setup(options, what, (counting, cpus), &measure)?;
     let systems = systems(what, &measure)?;
     if let Some(wanted) = &what.scaling {
         return two_against_one(name, what, (wanted, &setup, &systems));
@@ -149,11 +162,12 @@ fn made(options: &Experiment, name: &str, what: &Description, counting: bool) ->
         Vec::new()
     };
     let machine = format!(
-        "{} MiB of memory, one processor; {} of each system, {} of {}.",
+        "{} MiB of memory, {}; {} of each system, {} of {}.",
         what.memory,
-        results::counted(what.boots, "boot", "boots"),
-        results::counted(what.passes, "pass", "passes"),
-        results::counted(what.iterations, "sample", "samples")
+        processors(cpus),
+        counted(what.boots, "boot", "boots"),
+        counted(what.passes, "pass", "passes"),
+        counted(what.iterations, "sample", "samples")
     );
     let of = systems.iter().zip(&found).map(|(system, found)| {
         let mut of = results::System::of(system);
@@ -169,7 +183,7 @@ fn made(options: &Experiment, name: &str, what: &Description, counting: bool) ->
     });
     let mut results = Results::new(name, what, counting, (machine, of.collect()));
     results.lines = results::lines(what, &runs);
-    results.sweeps = results::curves(what, &runs);
+    results.sweeps = curves::of(what, &runs);
     results.counts = counts;
     results.kept = kept;
     results.aims = results::aims(what, &results.systems, &results.lines);
@@ -182,11 +196,11 @@ fn made(options: &Experiment, name: &str, what: &Description, counting: bool) ->
 fn setup(
     options: &Experiment,
     what: &Description,
-    counting: bool,
+    (counting, cpus): (bool, u8),
     measure: &Path,
 ) -> Result<Setup> {
     let mut globs: Vec<String> = Vec::new();
-    for work in what.workload.iter().filter(|work| work.run.is_none()) {
+    for work in what.workload.iter().filter(|work| !work.is_program()) {
         globs.push(work.name.clone());
         globs.extend(work.total.then(|| format!("{}/total", work.name)));
     }
@@ -194,17 +208,20 @@ fn setup(
     if !globs.is_empty() {
         names(measure, &globs)?;
     }
-    let warm = what.workload.iter().filter(|work| work.warm).flat_map(Work::programs);
+    let scripts = |work: &Work| Some((work.name.clone(), work.script.clone()?));
+    let warm = what.workload.iter().filter(|work| work.warm);
+    let warm = warm.flat_map(|work| work.programs().into_iter().chain(scripts(work)));
     Ok(Setup {
         counting,
         accel: if counting { options.accel } else { settled(options.accel, Profile::Release)? },
-        cpus: if what.scaling.is_some() { 2 } else { 1 },
+        cpus: if what.scaling.is_some() { 2 } else { cpus },
         memory: what.memory,
         kernel: options.kernel.clone(),
         profile: Profile::Release,
         image: small::get(measure)?,
         globs,
         programs: what.workload.iter().flat_map(Work::programs).collect(),
+        scripts: what.workload.iter().filter_map(scripts).collect(),
         before: what.before.clone(),
         cold: what.cold,
         warm: warm.map(|(name, _)| name).collect(),
@@ -321,8 +338,8 @@ fn draw(folder: &Path, r: &Results) -> Result<()> {
     if !r.lines.is_empty() {
         save(&place(".svg"), &picture::draw(r))?;
     }
-    if let Some(time) = &r.time {
-        save(&place("-time.svg"), &picture::draw(time))?;
+    for part in r.parts() {
+        save(&folder.join(format!("{}.svg", part.name)), &picture::draw(part))?;
     }
     if !r.scaling.is_empty() {
         save(&place(".svg"), &scaling::draw(r))?;

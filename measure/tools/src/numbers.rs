@@ -21,6 +21,20 @@ pub fn kind(counting: bool) -> [&'static str; 2] {
     }
 }
 
+/// Formats a number of things, with singular or plural.
+pub fn counted(number: u32, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}
+
+/// Formats a number of processors.
+pub fn processors(number: u8) -> String {
+    match number {
+        1 => "one processor".into(),
+        2 => "two processors".into(),
+        more => format!("{more} processors"),
+    }
+}
+
 /// Formats a count of instructions: with tenths for few instructions, and separators for thousands.
 pub fn count(value: f64) -> String {
     if value < 1000.0 && value.fract().abs() > 0.05 {

@@ -1,9 +1,12 @@
-//! The pictures of a sweep: one line for each system over the size, both axes logarithmic.
+//! Sweeps: their curves from what was measured, and their pictures, one line for each system over
+//! the size, both axes logarithmic.
 
 use super::bars::{LEGEND_TOP, WIDTH, legend};
+use super::describe::{Description, Sweep};
 use super::picture::powers_of_ten;
-use super::results::{Curve, Results};
+use super::results::{Curve, Point, Results, value};
 use measure_chart::{Anchor, COLOURS, Picture, Scale, Tick};
+use measure_data::Run;
 use measure_data::units::size;
 
 const LEFT: f64 = 84.0;
@@ -11,6 +14,32 @@ const RIGHT: f64 = WIDTH - 20.0;
 /// Between the edges of the plot and the first and last size.
 const MARGIN: f64 = 10.0;
 const PLOT: f64 = 300.0;
+
+/// Returns the curves of `what`.
+pub fn of(what: &Description, runs: &[Option<&Run>]) -> Vec<Curve> {
+    let curve = |sweep: &Sweep| {
+        let mut places: Vec<(f64, String, String)> = Vec::new();
+        for result in runs.iter().flatten().flat_map(|run| &run.results) {
+            if let Some(axis) = &result.axis
+                && result.name.starts_with(&sweep.results)
+                && places.iter().all(|(_, name, _)| *name != result.name)
+            {
+                places.push((axis.x, result.name.clone(), axis.unit.clone()));
+            }
+        }
+        places.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let points = places.iter().map(|(x, name, _)| Point {
+            x: *x,
+            values: runs.iter().map(|run| value(*run, name)).collect(),
+        });
+        Curve {
+            title: sweep.title.clone(),
+            unit: places.first().map_or_else(String::new, |place| place.2.clone()),
+            points: points.collect(),
+        }
+    };
+    what.sweeps.iter().map(curve).collect()
+}
 
 /// The picture of one curve.
 pub fn draw(r: &Results, curve: &Curve) -> String {

@@ -24,6 +24,9 @@ pub struct Description {
     pub rate: Option<String>,
     /// Memory of the machine in MiB.
     pub memory: u64,
+    /// The numbers of processors: everything is measured on machines with each of them.
+    #[serde(default = "one_processor")]
+    pub processors: Vec<u8>,
     /// Largest array or parent process.
     pub memory_limit: String,
     /// Boots of each system.
@@ -162,6 +165,8 @@ pub struct Work {
     pub title: Option<String>,
     /// A command to start and time, split at spaces.
     pub run: Option<String>,
+    /// A script for `/bin/sh` to start and time, in place of `run`.
+    pub script: Option<String>,
     /// Two lengths of that command, of which each takes the place of `{}` in it: the value is what
     /// one unit more takes, without the command's own start and end.
     pub each: Option<Each>,
@@ -188,7 +193,13 @@ pub struct Work {
 impl Work {
     /// Returns its name among the results of the suite.
     pub fn result(&self) -> String {
-        if self.run.is_some() { format!("program/{}", self.name) } else { self.name.clone() }
+        if self.is_program() { format!("program/{}", self.name) } else { self.name.clone() }
+    }
+
+    /// Whether it is a program or a script of the description's own, and not one of the suite's
+    /// experiments.
+    pub fn is_program(&self) -> bool {
+        self.run.is_some() || self.script.is_some()
     }
 
     /// Returns the names and commands of the programs that it runs: none without `run`.
@@ -204,6 +215,10 @@ impl Work {
                 .to_vec(),
         }
     }
+}
+
+fn one_processor() -> Vec<u8> {
+    vec![1]
 }
 
 /// Two lengths of a command.
@@ -297,8 +312,11 @@ impl Description {
 
 fn check(what: &Description) -> Result<(), &'static str> {
     if what.scaling.is_some() {
-        let others =
-            !what.workload.is_empty() || !what.sweeps.is_empty() || what.counts || what.kept;
+        let others = !what.workload.is_empty()
+            || !what.sweeps.is_empty()
+            || what.counts
+            || what.kept
+            || what.processors != one_processor();
         return if what.systems.is_empty() || what.counting || others || what.image.is_some() {
             Err("\"scaling\" needs systems, \"counting\": false, and nothing else to measure")
         } else {
@@ -306,6 +324,7 @@ fn check(what: &Description) -> Result<(), &'static str> {
         };
     }
     check_works(what)?;
+    check_processors(what)?;
     check_storage(what)?;
     check_names(what)
 }
@@ -315,8 +334,11 @@ fn check_works(what: &Description) -> Result<(), &'static str> {
     if what.systems.is_empty() || what.workload.is_empty() && what.sweeps.is_empty() {
         return Err("it needs systems, and a workload or sweeps");
     }
-    if what.workload.iter().any(|work| work.warm && work.run.is_none()) {
-        return Err("\"warm\" is said of programs to \"run\"");
+    if what.workload.iter().any(|work| work.run.is_some() && work.script.is_some()) {
+        return Err("a work has a \"run\" or a \"script\"");
+    }
+    if what.workload.iter().any(|work| work.warm && !work.is_program()) {
+        return Err("\"warm\" is said of programs to \"run\", and of scripts");
     }
     let lengths = |work: &Work| {
         let places = work.run.as_ref().map_or(0, |command| command.matches(LENGTH).count());
@@ -347,6 +369,22 @@ fn check_works(what: &Description) -> Result<(), &'static str> {
     }
     if what.time && !what.counting {
         return Err("\"time\" is measured anyway where nothing is counted");
+    }
+    Ok(())
+}
+
+/// Checks that machines with each number of processors can be measured.
+fn check_processors(what: &Description) -> Result<(), &'static str> {
+    let mut numbers = what.processors.clone();
+    numbers.sort_unstable();
+    numbers.dedup();
+    if numbers.is_empty() || numbers.len() != what.processors.len() || numbers[0] == 0 {
+        return Err("\"processors\" are numbers above 0, each once");
+    }
+    // Which of two processors comes first is up to the host.
+    let others = what.counting || what.counts || what.kept;
+    if numbers != [1] && others {
+        return Err("several processors are measured by the clock, without \"counts\", \"kept\"");
     }
     Ok(())
 }
@@ -446,6 +484,30 @@ mod tests {
             assert!(check(&read(wrong, "")).is_err(), "{wrong}");
         }
         assert!(check(&read(each, r#""counts": true,"#)).is_err());
+    }
+
+    #[test]
+    fn a_script_and_several_processors_are_for_the_clock() {
+        let verdict = |counting: bool, more: &str, work: &str| {
+            let text = format!(
+                r#"{{"title": "x", "question": "x", "counting": {counting}, "memory": 512,
+                "memory_limit": "16M", "boots": 1, "passes": 1, "iterations": 1, {more}
+                "systems": [{{"name": "a", "title": "A"}}],
+                "workload": [{{"name": "w", {work}}}]}}"#
+            );
+            check(&serde_json::from_str(&text).unwrap())
+        };
+        let (script, two) = (r#""script": "ls | wc -l""#, r#""processors": [1, 2],"#);
+        assert_eq!(verdict(false, two, script), Ok(()));
+        assert_eq!(verdict(true, "", script), Ok(()));
+        assert_eq!(verdict(false, "", r#""script": "ls", "warm": true"#), Ok(()));
+        assert!(verdict(true, two, script).is_err());
+        assert!(verdict(false, "", r#""script": "ls", "run": "ls""#).is_err());
+        assert!(verdict(false, r#""counts": true,"#, script).is_err());
+        for wrong in ["[]", "[0]", "[1, 1]"] {
+            let wrong = format!(r#""processors": {wrong},"#);
+            assert!(verdict(false, &wrong, script).is_err(), "{wrong}");
+        }
     }
 
     #[test]

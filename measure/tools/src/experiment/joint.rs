@@ -87,15 +87,18 @@ fn section(out: &mut String, r: &Results) {
         let _ = write!(out, "<div>{}</div>", picture::draw(r));
     }
     tables(r).chain(others(r)).for_each(|table| out.push_str(&table.html()));
-    if let Some(time) = &r.time {
+    for part in r.parts() {
         let _ = write!(
             out,
             "<h3>{}</h3><p>{}</p><div>{}</div>",
-            escape(&time.title),
-            escape(&said(time)),
-            picture::draw(time)
+            escape(&part.title),
+            escape(&said(part)),
+            picture::draw(part)
         );
-        tables(time).for_each(|table| out.push_str(&table.html()));
+        tables(part).for_each(|table| out.push_str(&table.html()));
+        if part.machine != r.machine {
+            machine(out, part);
+        }
     }
     if !r.scaling.is_empty() {
         let _ = write!(out, "<div>{}</div>", scaling::draw(r));
@@ -107,6 +110,12 @@ fn section(out: &mut String, r: &Results) {
         let _ = write!(out, "<div>{}</div>", curves::draw(r, curve));
         out.push_str(&Grid::of_curve(r, curve).html());
     }
+    machine(out, r);
+    out.push_str("</section>\n");
+}
+
+/// The machine, the systems, and what was not measured.
+fn machine(out: &mut String, r: &Results) {
     let _ = write!(out, "<p>{}</p><ul>", escape(&r.machine));
     for (text, skipped) in notes(r) {
         let _ = write!(out, "<li>{}", escape(&text));
@@ -115,7 +124,7 @@ fn section(out: &mut String, r: &Results) {
         }
         out.push_str("</li>\n");
     }
-    out.push_str("</ul></section>\n");
+    out.push_str("</ul>");
 }
 
 fn index(folder: &Path, all: &[Results], failed: &[(String, String)]) -> String {
@@ -125,16 +134,7 @@ fn index(folder: &Path, all: &[Results], failed: &[(String, String)]) -> String 
          | experiment | question | aims reached |\n|---|---|---|\n",
     );
     for r in all {
-        let scaling = r.reaches().map(|reach| reach == Reach::Reached);
-        let parts = r.aims.iter().map(|aim| aim.ratio <= aim.at_most);
-        let met: Vec<bool> = r
-            .lines
-            .iter()
-            .filter_map(Line::met)
-            .chain(parts)
-            .chain(r.limits.iter().map(Limit::met))
-            .chain(scaling)
-            .collect();
+        let met: Vec<bool> = std::iter::once(r).chain(&r.further).flat_map(met).collect();
         let (reached, aims) = (met.iter().filter(|met| **met).count(), met.len());
         let aims = if aims == 0 { "none set".into() } else { format!("{reached} of {aims}") };
         let question = first_sentence(&r.question);
@@ -150,6 +150,14 @@ fn index(folder: &Path, all: &[Results], failed: &[(String, String)]) -> String 
         let _ = writeln!(out, "| {name} | could not be measured: {reason} | |");
     }
     out
+}
+
+/// Whether each aim is reached, in the order of the tables.
+fn met(r: &Results) -> Vec<bool> {
+    let scaling = r.reaches().map(|reach| reach == Reach::Reached);
+    let parts = r.aims.iter().map(|aim| aim.ratio <= aim.at_most);
+    let lines = r.lines.iter().filter_map(Line::met);
+    lines.chain(parts).chain(r.limits.iter().map(Limit::met)).chain(scaling).collect()
 }
 
 /// A text up to its first full stop or question mark that ends a sentence.

@@ -44,11 +44,18 @@ pub fn markdown(r: &Results) -> String {
     for table in tables(r).chain(others(r)) {
         let _ = writeln!(out, "{}", table.markdown());
     }
-    if let Some(time) = &r.time {
-        let _ = writeln!(out, "## {}\n\n{}\n", time.title, said(time));
-        picture(&mut out, &time.title, &time.name);
-        for table in tables(time) {
+    for part in r.parts() {
+        let _ = writeln!(out, "## {}\n", part.title);
+        // Other processors have the same kind of numbers.
+        if part.counting != r.counting {
+            let _ = writeln!(out, "{}\n", said(part));
+        }
+        picture(&mut out, &part.title, &part.name);
+        for table in tables(part) {
             let _ = writeln!(out, "{}", table.markdown());
+        }
+        if part.machine != r.machine {
+            notes(&mut out, part);
         }
     }
     if !r.scaling.is_empty() {
@@ -88,5 +95,46 @@ fn notes(out: &mut String, r: &Results) {
         for text in skipped {
             let _ = writeln!(out, "  * {text}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::results::Aim;
+
+    /// Results on one processor, and on two, where the aim is missed.
+    #[test]
+    fn every_number_of_processors_has_its_table_and_its_aims() {
+        let text = r#"{"title": "Jobs", "question": "x", "counting": false, "memory": 512,
+            "memory_limit": "16M", "boots": 1, "passes": 1, "iterations": 1, "workload": [],
+            "processors": [1, 2], "systems": [{"name": "a", "title": "A"}]}"#;
+        let what = serde_json::from_str(text).unwrap();
+        let machine = |processors: &str| (processors.to_owned(), Vec::new());
+        let aim = |ratio: f64| Aim {
+            name: "tar".into(),
+            system: "A".into(),
+            other: "B".into(),
+            ratio,
+            at_most: 1.0,
+        };
+        let mut one = Results::new("jobs", &what, false, machine("one processor."));
+        one.aims.push(aim(0.25));
+        assert!(!one.above());
+        let mut two = Results::new("jobs-2", &what, false, machine("two processors."));
+        two.title = "Jobs, two processors".into();
+        two.aims.push(aim(1.125));
+        one.further.push(two);
+        assert!(one.above());
+        let page = markdown(&one);
+        let (first, second) = page.split_once("## Jobs, two processors").unwrap();
+        assert!(first.contains("| 0.250 | 1 | reached |"), "{page}");
+        assert!(second.contains("(jobs-2.svg)") && second.contains("| 1.125 | 1 | not reached |"));
+        let (second, last) = second.split_once("two processors.").unwrap();
+        assert!(last.contains("one processor.") && !second.contains("one processor."), "{page}");
+        // They are kept with the first, and read again.
+        let data = serde_json::to_string(&one).unwrap();
+        let again: Results = serde_json::from_str(&data).unwrap();
+        assert_eq!(markdown(&again), page);
     }
 }

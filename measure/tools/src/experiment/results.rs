@@ -57,6 +57,9 @@ pub struct Results {
     /// The same by the clock, from separate boots, if instructions are counted here.
     #[serde(default)]
     pub time: Option<Box<Results>>,
+    /// The same on machines with other numbers of processors.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub further: Vec<Results>,
     /// Two processes against one.
     #[serde(default)]
     pub scaling: Vec<Scaled>,
@@ -269,17 +272,23 @@ impl Results {
             limits: Vec::new(),
             break_even: Vec::new(),
             time: None,
+            further: Vec::new(),
             scaling: Vec::new(),
             rate: what.rate.clone().filter(|_| !counting),
         }
     }
 
-    /// Returns the failures and their systems.
+    /// Returns the failures and their systems: of systems, and of programs in them.
     pub fn failures(&self) -> Vec<String> {
-        let failed = self.systems.iter().filter(|system| system.failed);
-        let text =
-            |s: &System| format!("{}: {}", s.title, s.missing.as_deref().unwrap_or_default());
-        failed.map(text).collect()
+        let of = |s: &System| {
+            let whole = s.missing.as_ref().filter(|_| s.failed).map(|why| why.to_owned());
+            let programs = s.skipped.iter().filter(|(name, _)| name.starts_with("program/"));
+            let programs = programs.map(|(name, why)| format!("{name}: {why}"));
+            let title = &s.title;
+            whole.into_iter().chain(programs).map(|why| format!("{title}: {why}")).collect()
+        };
+        let own = self.systems.iter().flat_map(|s| -> Vec<String> { of(s) });
+        own.chain(self.further.iter().flat_map(Results::failures)).collect()
     }
 
     /// Returns the system that the first is compared with: the first Linux that was measured,
@@ -311,6 +320,13 @@ impl Results {
             || self.aims.iter().any(|aim| aim.ratio > aim.at_most)
             || !self.limits.iter().all(Limit::met)
             || self.reaches().any(|reach| reach == Reach::NotReached)
+            || self.further.iter().any(Results::above)
+    }
+
+    /// Returns the parts that have a table and a picture of their own: by the clock, and on other
+    /// numbers of processors.
+    pub fn parts(&self) -> impl Iterator<Item = &Results> {
+        self.time.iter().map(Box::as_ref).chain(&self.further)
     }
 
     /// Whether the result for an aim is undecided.
@@ -329,11 +345,6 @@ impl Line {
     pub fn met(&self) -> Option<bool> {
         Some(self.values.first()?.as_ref()?.median <= self.at_most?)
     }
-}
-
-/// Formats a number of things, with singular or plural.
-pub fn counted(number: u32, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 /// Bytes of a mebibyte.
@@ -464,32 +475,6 @@ pub fn break_even(what: &Description, systems: &[System], lines: &[Line]) -> Vec
     calls.collect()
 }
 
-/// Returns the curves of `what`.
-pub fn curves(what: &Description, runs: &[Option<&Run>]) -> Vec<Curve> {
-    let curve = |sweep: &super::describe::Sweep| {
-        let mut places: Vec<(f64, String, String)> = Vec::new();
-        for result in runs.iter().flatten().flat_map(|run| &run.results) {
-            if let Some(axis) = &result.axis
-                && result.name.starts_with(&sweep.results)
-                && places.iter().all(|(_, name, _)| *name != result.name)
-            {
-                places.push((axis.x, result.name.clone(), axis.unit.clone()));
-            }
-        }
-        places.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let points = places.iter().map(|(x, name, _)| Point {
-            x: *x,
-            values: runs.iter().map(|run| value(*run, name)).collect(),
-        });
-        Curve {
-            title: sweep.title.clone(),
-            unit: places.first().map_or_else(String::new, |place| place.2.clone()),
-            points: points.collect(),
-        }
-    };
-    what.sweeps.iter().map(curve).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -577,9 +562,16 @@ mod tests {
         systems[0].missing = Some("it panicked".into());
         systems[0].failed = true;
         systems[1].missing = Some("no /proc/mode".into());
-        let results = Results::new("x", &what(), true, (String::new(), systems.to_vec()));
+        systems[2].skipped.push(("net/remote".into(), "say --remote".into()));
+        let mut results = Results::new("x", &what(), true, (String::new(), systems.to_vec()));
         assert_eq!(results.failures(), ["A: it panicked"]);
         assert_eq!(results.measured(), [2]);
+        // So is a program that fails; on two processors, too.
+        let mut two = results.clone();
+        two.systems[2].skipped.push(("program/tar".into(), "it ended with status 2".into()));
+        results.further.push(two);
+        let failed = results.failures().pop();
+        assert_eq!(failed.as_deref(), Some("C: program/tar: it ended with status 2"));
     }
 
     #[test]
