@@ -55,7 +55,7 @@ pub trait Vmm {
     /// Returns the commands that start a machine that is described in this file.
     fn commands(&self, configuration: &Path) -> Vec<String>;
 
-    /// What is missing for Hayate to run in it.
+    /// The parts that Hayate lacks to run in it.
     fn lacks(&self) -> &'static [&'static str];
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Head {
     pub(crate) attributes: Attributes,
 }
 
-/// What is left of an image's limits.
+/// The rest of an image's limits.
 pub(crate) struct Budget {
     pub(crate) left: Limits,
 }

@@ -211,7 +211,7 @@ struct Out<W: Write> {
     builder: Builder<W>,
     names: u64,
     most: u64,
-    /// What has extended attributes.
+    /// The files and folders that have extended attributes.
     attributed: Vec<Attributed>,
 }
 

@@ -120,7 +120,7 @@ fn is_part(part: &str) -> bool {
     let mut words = part.split(|c: char| u8::try_from(c).is_ok_and(is_word)).peekable();
     let signs =
         |text: &str| matches!(text, "" | "." | "_" | "__") || text.bytes().all(|byte| byte == b'-');
-    // What is left between words; nothing before the first and behind the last.
+    // The rest between words; nothing before the first and behind the last.
     let first = words.peek().is_some_and(|first| first.is_empty());
     first && part.ends_with(|c: char| u8::try_from(c).is_ok_and(is_word)) && words.all(signs)
 }

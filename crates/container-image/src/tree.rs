@@ -255,7 +255,7 @@ impl Tree {
         if matches!(hidden, b"" | b"." | b"..") {
             return Err(Error::new("it hides no name"));
         }
-        // What is not there needs no hiding.
+        // A name that is not there needs no hiding.
         let Some(folder) = self.walk(above, None)? else { return Ok(()) };
         if name != OPAQUE {
             return self.hide(folder, hidden, layer);
