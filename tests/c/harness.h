@@ -306,14 +306,16 @@ static UNUSED void wait_asleep(pid_t tid) {
     }
 }
 
-/* Waits (up to ten seconds) for a condition that another task brings about. */
+/* Waits (up to ten seconds) for a condition that another task brings about. It counts when it held
+ * once: asked again, it may be over. */
 #define EVENTUALLY(cond)                                                                           \
     do {                                                                                           \
         int hy_left = 5000;                                                                        \
-        while (!(cond) && hy_left-- > 0)                                                           \
+        while (!(cond)) {                                                                          \
+            if (hy_left-- == 0)                                                                    \
+                FAIL("never became true: %s", #cond);                                              \
             msleep(2);                                                                             \
-        if (!(cond))                                                                               \
-            FAIL("never became true: %s", #cond);                                                  \
+        }                                                                                          \
     } while (0)
 
 /* ---- memory and files ---------------------------------------------------------------------- */

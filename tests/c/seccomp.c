@@ -1073,6 +1073,7 @@ TEST(a_signal_interrupts_a_call_that_waits) {
 
 TEST(a_received_call_may_wait_on_in_spite_of_signals) {
     int fd = listen_on(SYS_getpriority, SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
+    volatile int *third = SHARED(sizeof *third);
     pid_t child = FORK();
     if (child == 0) {
         struct sigaction action = {.sa_handler = count_calls_again};
@@ -1082,6 +1083,7 @@ TEST(a_received_call_may_wait_on_in_spite_of_signals) {
         /* The second time it is interrupted before it is received. */
         ERR(syscall(SYS_getpriority, 0, 0), EINTR);
         CHECK_EQ(calls_again, 2);
+        *third = 1;
         syscall(SYS_getpriority, 0, 0);
         _exit(1);
     }
@@ -1094,6 +1096,7 @@ TEST(a_received_call_may_wait_on_in_spite_of_signals) {
     wait_asleep(child);
     OK(kill(child, SIGUSR1));
     /* The interrupted one's request stays; the third call comes besides. */
+    EVENTUALLY(*third);
     EVENTUALLY(events(fd) == POLLIN);
     memset(&notice, 0, sizeof notice);
     int got;
