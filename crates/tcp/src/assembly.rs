@@ -41,7 +41,8 @@ impl<B: Bytes> Assembly<B> {
         self.blocks.partition_point(|block| block.end() <= at)
     }
 
-    fn cover(&self, at: Position) -> Option<(Position, Position)> {
+    /// The block that holds `at`.
+    pub(crate) fn cover(&self, at: Position) -> Option<(Position, Position)> {
         let block = self.blocks.get(self.find(at))?;
         (block.start() <= at).then(|| (block.start(), block.end()))
     }

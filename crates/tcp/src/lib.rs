@@ -61,6 +61,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod arrivals;
 mod assembly;
 pub mod config;
 mod congestion;

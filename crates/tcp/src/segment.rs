@@ -59,6 +59,23 @@ impl<B: Bytes> Segment<B> {
         self.payload.iter().map(Bytes::len).sum()
     }
 
+    /// Drops the data behind the first `length` bytes, and nothing else.
+    pub fn truncate(&mut self, length: usize) {
+        let mut left = length;
+        let mut kept = 0;
+        for piece in &mut self.payload {
+            if left == 0 {
+                break;
+            }
+            if piece.len() > left {
+                *piece = piece.slice(0, left);
+            }
+            left -= piece.len();
+            kept += 1;
+        }
+        self.payload.truncate(kept);
+    }
+
     /// How many sequence numbers it takes: data, SYN and FIN (RFC 9293: SEG.LEN).
     pub fn sequence_len(&self) -> u32 {
         self.payload_len() as u32

@@ -71,6 +71,16 @@ impl Filter {
         core::mem::replace(&mut *own, program)
     }
 
+    /// Takes the filter of a listener for a connection that begins there.
+    pub fn inherit(&self, listener: &Filter) {
+        let is_locked = listener.is_locked.load(Ordering::Relaxed);
+        self.is_locked.store(is_locked, Ordering::Relaxed);
+        if listener.is_set() {
+            let program = listener.program.lock().clone();
+            self.replace(program);
+        }
+    }
+
     fn check_unlocked(&self) -> Result<()> {
         if self.is_locked.load(Ordering::Relaxed) { Err(Errno::EPERM) } else { Ok(()) }
     }

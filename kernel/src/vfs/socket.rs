@@ -22,6 +22,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use arrayvec::ArrayVec;
 use hayate_abi::socket::Ucred;
@@ -33,6 +34,7 @@ use zerocopy::IntoBytes;
 use super::open_file::{FileOps, OpenFile};
 use super::socket_options::{Buffer, Common, OptionOutput, OptionValue, SOL_SOCKET, Switches};
 use super::transfer::{Input, Output};
+use crate::reclaim::growth;
 use crate::schedule::{WaitQueue, Woken};
 
 /// Flags of send(2) and recv(2) (`include/linux/socket.h`).
@@ -68,6 +70,16 @@ pub mod kinds {
 pub const SO_TIMESTAMP: i32 = 29;
 /// See [`SO_TIMESTAMP`].
 pub const SO_TIMESTAMPNS: i32 = 35;
+/// SCM_TIMESTAMPING, which is the number of the option too.
+pub const SO_TIMESTAMPING: i32 = 37;
+
+/// Flags of SO_TIMESTAMPING (Documentation/networking/timestamping.rst).
+pub mod timestamping {
+    /// Times of arrival are noted.
+    pub const RX_SOFTWARE: u32 = 8;
+    /// Times that this machine noted are reported.
+    pub const SOFTWARE: u32 = 16;
+}
 
 /// `sizeof(struct sockaddr_storage)`, which bounds the addresses of every family.
 pub const ADDRESS_LENGTH: usize = 128;
@@ -87,9 +99,32 @@ pub struct ControlMessage {
 }
 
 impl ControlMessage {
-    /// Makes the control message that reports the time of a message in nanoseconds since 1970, if
-    /// these options ask for it.
-    pub fn of_time(options: &Common, nanos: u64) -> Option<Self> {
+    /// Adds the control messages that report when a message arrived, in nanoseconds since 1970, if
+    /// these options ask for it (`__sock_recv_timestamp`, `tcp_recv_timestamp`).
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn report_time(options: &Common, nanos: u64, list: &mut Vec<Self>) -> Result<()> {
+        if !options.keeps_times() {
+            return Ok(());
+        }
+        if let Some(time) = Self::of_time(options, nanos) {
+            growth::push(list, time)?;
+        }
+        if options.timestamping.load(Ordering::Relaxed) & timestamping::SOFTWARE != 0 {
+            // `struct scm_timestamping`: this time, one that is not used, and that of a device.
+            let none = Timespec::default();
+            let times = [Timespec::from_nanos(nanos), none, none];
+            let mut data = SmallVec::new();
+            data.try_reserve(size_of_val(&times)).map_err(|_| Errno::ENOMEM)?;
+            data.extend_from_slice(times.as_bytes());
+            growth::push(list, Self { level: SOL_SOCKET, kind: SO_TIMESTAMPING, data })?;
+        }
+        Ok(())
+    }
+
+    /// Makes the one of SO_TIMESTAMP or SO_TIMESTAMPNS, if these options ask for it.
+    fn of_time(options: &Common, nanos: u64) -> Option<Self> {
         let (kind, data) = if options.has(Switches::TIMESTAMP) {
             (SO_TIMESTAMP, SmallVec::from_slice(Timeval::from_nanos(nanos).as_bytes()))
         } else if options.has(Switches::TIMESTAMP_NS) {

@@ -87,6 +87,8 @@ bitflags::bitflags! {
         const LOST = 1024;
         /// SO_DEBUG.
         const DEBUG = 2048;
+        /// SO_TIMESTAMPING with SOF_TIMESTAMPING_RX_SOFTWARE: what arrives is noted with its time.
+        const TIMES = 4096;
     }
 }
 
@@ -107,6 +109,8 @@ pub struct Common {
     /// SO_INCOMING_CPU: the processor that the last packet came in on, or that was set; all ones
     /// for none.
     pub processor: AtomicU32,
+    /// SO_TIMESTAMPING: its flags.
+    pub timestamping: AtomicU32,
     /// SO_PEEK_OFF; negative: off.
     peek_offset: AtomicI32,
     /// SO_COOKIE; 0 until a program asks.
@@ -140,6 +144,7 @@ impl Default for Common {
             priority: AtomicU32::new(0),
             mark: AtomicU32::new(0),
             processor: AtomicU32::new(u32::MAX),
+            timestamping: AtomicU32::new(0),
             peek_offset: AtomicI32::new(-1),
             cookie: AtomicU64::new(0),
             inode: AtomicU64::new(0),
@@ -165,9 +170,9 @@ impl Common {
         }
     }
 
-    fn words(&self) -> [&AtomicU32; 6] {
+    fn words(&self) -> [&AtomicU32; 7] {
         let Common { switches, low_water, linger, priority, mark, processor, .. } = self;
-        [switches, low_water, linger, priority, mark, processor]
+        [switches, low_water, linger, priority, mark, processor, &self.timestamping]
     }
 
     /// Returns the number of bytes that a read of a stream waits for if it wants `room` bytes at
@@ -249,6 +254,14 @@ impl Common {
         } else {
             self.switches.fetch_and(!option.bits(), Ordering::Relaxed);
         }
+    }
+
+    /// Whether messages are noted with the time of their arrival, because the program asks for it
+    /// by SO_TIMESTAMP, SO_TIMESTAMPNS or SO_TIMESTAMPING. (Linux notes it for all sockets while
+    /// one asks.)
+    #[inline]
+    pub fn keeps_times(&self) -> bool {
+        self.has(Switches::TIMESTAMP.union(Switches::TIMESTAMP_NS).union(Switches::TIMES))
     }
 
     /// Switches one kind of time stamps on, in place of the other, or both off.

@@ -150,6 +150,18 @@ impl<B: Bytes> Connection<B> {
         Ok((to - from) as usize)
     }
 
+    /// When the last of `count` bytes came that a read from `offset` on returns and of which that
+    /// is known ([`Connection::on_segment_at`]).
+    pub fn arrival(&self, offset: usize, count: usize) -> Option<u64> {
+        let receive = &self.receive;
+        let mut start = receive.queue.start();
+        if offset > 0 {
+            (_, start) = receive.stretch(start, offset);
+        }
+        let (from, to) = receive.stretch(start, count);
+        self.arrivals.of(from, to)
+    }
+
     /// Drops `count` bytes that were peeked at. [`Connection::after_read`] must follow.
     pub fn consume(&mut self, count: usize) {
         if count == 0 {

@@ -29,6 +29,34 @@ impl<B: Bytes> Connection<B> {
         }
     }
 
+    /// Does the same, and keeps `time` with the data that the receive queue takes of it.
+    pub fn on_segment_at(
+        &mut self,
+        now: Nanos,
+        segment: Segment<B>,
+        time: u64,
+        out: &mut impl Sink<B>,
+    ) -> Events {
+        let length = segment.payload_len() as u64;
+        let from = self.receive.position(segment.seq);
+        let before = self.receive.queue.end();
+        let events = self.on_segment(now, segment, out);
+        let receive = &self.receive;
+        let came = receive.queue.end();
+        // Early data may have been dropped, those of this segment or all.
+        self.arrivals.keep(receive.queue.start(), receive.holes.end().unwrap_or(came));
+        let (next, end) = (from.max(before), (from + length).min(came));
+        if next < end {
+            self.arrivals.note(next, end, time);
+        } else if let Some((_, end)) = receive.holes.cover(from.max(came)) {
+            let (from, to) = (from.max(came), end.min(from + length));
+            if from < to {
+                self.arrivals.note(from, to, time);
+            }
+        }
+        events
+    }
+
     /// RFC 9293, 3.10.7.3.
     fn on_segment_syn_sent(
         &mut self,

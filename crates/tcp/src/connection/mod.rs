@@ -18,6 +18,7 @@ mod timer;
 
 pub use close::Closing;
 
+use crate::arrivals::Arrivals;
 use crate::congestion::Congestion;
 use crate::info::Counters;
 use crate::receive::Receive;
@@ -111,6 +112,8 @@ pub struct Connection<B> {
     pub(crate) recovery: Recovery,
     pub(crate) timers: Timers,
     pub(crate) counters: Counters,
+    /// When the data in the receive queue came, as far as that is wanted.
+    pub(crate) arrivals: Arrivals,
     /// Both sides use selective acknowledgements.
     pub(crate) sack: bool,
     /// No program has it any more.

@@ -1,6 +1,7 @@
 //! How a connection begins: actively, from a SYN, from a SYN cookie.
 
 use super::{Connection, Limits, Phase, Recovery, Stamps};
+use crate::arrivals::Arrivals;
 use crate::config::{Config, DEFAULT_MSS, MIN_MSS};
 use crate::congestion::Congestion;
 use crate::cookie::Accepted;
@@ -52,6 +53,7 @@ impl<B: Bytes> Connection<B> {
             },
             timers: Timers::new(),
             counters: Counters::default(),
+            arrivals: Arrivals::default(),
             sack: config.sack,
             orphan: false,
             error: None,

@@ -19,8 +19,6 @@ pub(super) const SOL_UDP: i32 = 17;
 pub(super) const UDP_SEGMENT: i32 = 103;
 /// `UDP_GRO`.
 pub(super) const UDP_GRO: i32 = 104;
-const SO_TIMESTAMP: i32 = 29;
-const SO_TIMESTAMPNS: i32 = 35;
 const SO_RXQ_OVFL: i32 = 40;
 
 /// The wishes of a sender for one packet.
@@ -142,15 +140,7 @@ pub(super) fn report(
     drops: u32,
 ) -> Result<Vec<ControlMessage>> {
     let mut list = Vec::new();
-    let time = datagram.time;
-    let (seconds, nanos) = (time / 1_000_000_000, time % 1_000_000_000);
-    if common.has(Switches::TIMESTAMP_NS) {
-        let parts: [&[u8]; 2] = [&seconds.to_ne_bytes(), &nanos.to_ne_bytes()];
-        add(&mut list, SOL_SOCKET, SO_TIMESTAMPNS, &parts)?;
-    } else if common.has(Switches::TIMESTAMP) {
-        let parts: [&[u8]; 2] = [&seconds.to_ne_bytes(), &(nanos / 1000).to_ne_bytes()];
-        add(&mut list, SOL_SOCKET, SO_TIMESTAMP, &parts)?;
-    }
+    ControlMessage::report_time(common, datagram.time, &mut list)?;
     if common.has(Switches::LOST) && drops != 0 {
         add(&mut list, SOL_SOCKET, SO_RXQ_OVFL, &[&drops.to_ne_bytes()])?;
     }

@@ -93,9 +93,7 @@ impl Socket {
     /// The control messages that come with a packet.
     fn report(&self, packet: &Received, drops: u32) -> Result<Vec<ControlMessage>> {
         let mut list = Vec::new();
-        if let Some(time) = ControlMessage::of_time(&self.common, packet.time) {
-            growth::push(&mut list, time)?;
-        }
+        ControlMessage::report_time(&self.common, packet.time, &mut list)?;
         if self.common.has(Switches::LOST) && drops != 0 {
             let data = SmallVec::from_slice(&drops.to_ne_bytes());
             growth::push(&mut list, ControlMessage { level: SOL_SOCKET, kind: SO_RXQ_OVFL, data })?;

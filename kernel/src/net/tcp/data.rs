@@ -15,7 +15,7 @@ use crate::net::slice::{Payload, Slice};
 use crate::schedule::time::monotonic_ns;
 use crate::schedule::{self, Woken};
 use crate::vfs::poll;
-use crate::vfs::socket::{Attempt, IncomingMessage, OutgoingMessage, flags, until};
+use crate::vfs::socket::{Attempt, ControlMessage, IncomingMessage, OutgoingMessage, flags, until};
 use crate::vfs::socket_options::{Buffer, Switches};
 use crate::vfs::transfer::{Input, Output};
 
@@ -201,6 +201,7 @@ impl Socket {
         let all = how & flags::WAITALL != 0;
         let least = self.common.target(wanted, all);
         let mut done = 0;
+        let mut time = None;
         loop {
             let offset = if peek { done } else { 0 };
             let nonblocking = nonblocking || done > 0 && done >= least;
@@ -209,7 +210,7 @@ impl Socket {
             let limit = (wanted - done).min(READ);
             let moved = arrived.and_then(|arrived| match arrived {
                 false => Ok(0),
-                true => self.copy(out, limit, offset, peek, how),
+                true => self.copy(out, limit, offset, how, &mut time),
             });
             match moved {
                 Ok(0) => break,
@@ -223,7 +224,13 @@ impl Socket {
                 break;
             }
         }
-        Ok(IncomingMessage { count: done, full: done, ..IncomingMessage::default() })
+        let mut message = IncomingMessage { count: done, full: done, ..IncomingMessage::default() };
+        if let Some(time) = time {
+            // The bytes are there, with or without memory for their time.
+            let told = ControlMessage::report_time(&self.common, time, &mut message.control);
+            message.flags |= if told.is_err() { flags::CTRUNC } else { 0 };
+        }
+        Ok(message)
     }
 
     fn is_at_mark(&self) -> bool {
@@ -256,14 +263,16 @@ impl Socket {
     }
 
     /// Copies up to `limit` bytes from `offset` on to the program; drops them unless it peeks.
+    /// `time`: when the last of them came of which that is known.
     fn copy(
         &self,
         out: &mut Output<'_>,
         limit: usize,
         offset: usize,
-        peek: bool,
         how: u32,
+        time: &mut Option<u64>,
     ) -> Result<usize> {
+        let peek = how & flags::PEEK != 0;
         let _turn = self.reader.lock();
         let mut pieces: Pieces<Slice> = Pieces::new();
         {
@@ -295,6 +304,9 @@ impl Socket {
             return Err(error);
         }
         drop(pieces);
+        if self.common.keeps_times() {
+            *time = self.arrival(offset, copied).or(*time);
+        }
         if !peek {
             self.act(|connection, now, out| {
                 connection.consume(copied);
@@ -303,6 +315,14 @@ impl Socket {
             });
         }
         Ok(copied)
+    }
+
+    /// When the last of `count` bytes from `offset` on came of which that is known.
+    #[cold]
+    fn arrival(&self, offset: usize, count: usize) -> Option<u64> {
+        let state = self.state.lock();
+        let Phase::Connected(flow) = &state.phase else { return None };
+        flow.connection.arrival(offset, count)
     }
 
     /// recv(2) with MSG_OOB.

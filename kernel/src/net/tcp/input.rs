@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use hayate_ip::header::Header;
+use hayate_ip::header::{self, Header};
 use hayate_ip::icmp::Failure;
 use hayate_ip::{Address, SocketAddress};
 use hayate_tcp::{Error, Events, Segment, Seq, Verdict};
@@ -10,12 +10,13 @@ use hayate_tcp::{Error, Events, Segment, Seq, Verdict};
 use super::route::{Ends, Route};
 use super::table::{self, ConnectionEntry, Remnant};
 use super::{PORTS, Socket};
+use crate::net::filter::{Filter, View};
 use crate::net::ip_options::Discovery;
-use crate::net::packet::Ports;
-use crate::net::path_mtu;
-use crate::net::slice::Slice;
+use crate::net::packet::{Body, Packet, Ports};
+use crate::net::slice::{Payload, Slice};
 use crate::net::statistics::{TcpCounter, count_tcp};
-use crate::schedule::time::monotonic_ns;
+use crate::net::{path_mtu, wire};
+use crate::schedule::time::{monotonic_ns, realtime_ns};
 
 /// Receives a segment.
 pub fn receive(header: Header, ports: Ports, segment: Segment<Slice>, interface: u32) {
@@ -25,24 +26,72 @@ pub fn receive(header: Header, ports: Ports, segment: Segment<Slice>, interface:
         remote: SocketAddress::new(header.source, ports.source),
     };
     match table::find(&ends) {
+        Some(ConnectionEntry::Socket(socket)) if socket.filter.is_set() => {
+            if let Some(wanted) = filtered(&socket.filter, header, ends, segment, interface) {
+                socket.on_segment(wanted);
+            }
+        }
         Some(ConnectionEntry::Socket(socket)) => socket.on_segment(segment),
-        Some(ConnectionEntry::Remnant(remnant)) => on_remnant(&remnant, ends, segment, interface),
-        None => on_stranger(ends, segment, interface, None),
+        Some(ConnectionEntry::Remnant(remnant)) => {
+            on_remnant(&remnant, header, ends, segment, interface);
+        }
+        None => on_stranger(header, ends, segment, interface, None),
     }
 }
 
+/// Asks the filter of a socket about a segment, which it sees from TCP's header on. Returns as much
+/// of the segment as it wants, with all of the header (`tcp_filter`, `sk_filter_trim_cap` of
+/// Linux): the rest is as good as lost. `None`: it wants nothing.
+#[cold]
+#[inline(never)]
+fn filtered(
+    filter: &Filter,
+    header: Header,
+    ends: Ends,
+    segment: Segment<Slice>,
+    interface: u32,
+) -> Option<Segment<Slice>> {
+    let ports = Ports { source: ends.remote.port, destination: ends.local.port };
+    let packet = Packet { header, body: Body::Tcp(ports, segment), interface, segment: 0 };
+    let mut bytes = [0; wire::HEADERS];
+    let (length, data, _) = wire::head(&packet, &mut bytes, false).ok()?;
+    let mut body = Payload::new();
+    for slice in data {
+        // Without memory it is lost.
+        body.push(slice.clone()).ok()?;
+    }
+    let start = header::length(&packet.header);
+    let wanted = filter.verdict(&View::of_packet(&packet, &bytes[..length], &body, start));
+    let Body::Tcp(_, mut segment) = packet.body else { return None };
+    segment.truncate(wanted.saturating_sub(length - start));
+    (wanted > 0).then_some(segment)
+}
+
 /// Handles a segment of no connection: it is for a listener, or refused.
-fn on_stranger(ends: Ends, segment: Segment<Slice>, interface: u32, first: Option<Seq>) {
+fn on_stranger(
+    header: Header,
+    ends: Ends,
+    mut segment: Segment<Slice>,
+    interface: u32,
+    first: Option<Seq>,
+) {
     let (to, from) = (ends.local.address, ends.remote.address);
     // No connection is made with a group, nor an answer given to one (RFC 9293, 3.9.2.3).
     if !to.is_unicast() || !from.is_unicast() {
         return;
     }
     let choice = u32::from(ends.remote.port) ^ from.bits() as u32;
-    let refusal = segment.refusal();
-    if let Some(listener) = PORTS.find(ends.local.port, to, interface, choice, |_| Some(0))
-        && listener.on_stranger(ends, segment, first)
+    let listener = PORTS.find(ends.local.port, to, interface, choice, |_| Some(0));
+    if let Some(listener) = &listener
+        && listener.filter.is_set()
     {
+        match filtered(&listener.filter, header, ends, segment, interface) {
+            Some(wanted) => segment = wanted,
+            None => return,
+        }
+    }
+    let refusal = segment.refusal();
+    if listener.is_some_and(|listener| listener.on_stranger(ends, segment, first)) {
         return;
     }
     if let Some(refusal) = refusal
@@ -56,7 +105,13 @@ fn scope(from: Address, interface: u32) -> u32 {
     if from.is_link_local() { interface } else { 0 }
 }
 
-fn on_remnant(remnant: &Arc<Remnant>, ends: Ends, segment: Segment<Slice>, interface: u32) {
+fn on_remnant(
+    remnant: &Arc<Remnant>,
+    header: Header,
+    ends: Ends,
+    segment: Segment<Slice>,
+    interface: u32,
+) {
     let verdict = remnant.state.lock().on_segment(monotonic_ns(), &segment);
     match verdict {
         Verdict::Ignore => {}
@@ -64,7 +119,7 @@ fn on_remnant(remnant: &Arc<Remnant>, ends: Ends, segment: Segment<Slice>, inter
         Verdict::Ended => remnant.end(),
         Verdict::Reopen(first) => {
             remnant.end();
-            on_stranger(ends, segment, interface, Some(first));
+            on_stranger(header, ends, segment, interface, Some(first));
         }
     }
 }
@@ -83,7 +138,18 @@ impl Socket {
     #[inline]
     fn on_segment(&self, segment: Segment<Slice>) {
         self.common.came_in_here();
+        if self.common.keeps_times() {
+            return self.on_segment_timed(segment);
+        }
         self.act(|connection, now, out| ((), connection.on_segment(now, segment, out)));
+    }
+
+    /// The same for a program that asks when its data came.
+    #[cold]
+    #[inline(never)]
+    fn on_segment_timed(&self, segment: Segment<Slice>) {
+        let time = realtime_ns();
+        self.act(|connection, now, out| ((), connection.on_segment_at(now, segment, time, out)));
     }
 }
 

@@ -60,6 +60,7 @@ use smallvec::SmallVec;
 
 use self::choices::Choices;
 use self::route::Route;
+use super::filter::Filter;
 use super::ip_options::IpOptions;
 use super::level::Level;
 use super::memory::{self, Charge};
@@ -120,6 +121,8 @@ pub struct Socket {
     level: Level,
     options: SpinLock<IpOptions>,
     choices: SpinLock<Choices>,
+    /// SO_ATTACH_FILTER.
+    filter: Filter,
     state: SpinLock<State>,
     reader: Mutex<()>,
     readers: WaitQueue,
@@ -372,6 +375,7 @@ impl Socket {
                 level: Level::default(),
                 options: SpinLock::new(IpOptions::default()),
                 choices: SpinLock::new(Choices::default()),
+                filter: Filter::default(),
                 state: SpinLock::new(State {
                     local: SocketAddress::new(any, 0),
                     binding: None,

@@ -79,6 +79,7 @@ impl Socket {
         *self.options.lock() = *listener.options.lock();
         self.level.inherit(&listener.level);
         self.common.inherit(&listener.common);
+        self.filter.inherit(&listener.filter);
         let (send, receive) = listener.sizes();
         self.send_size.store(send, Ordering::Relaxed);
         self.receive_size.store(receive, Ordering::Relaxed);

@@ -14,6 +14,7 @@ use super::{Phase, Socket};
 use crate::net::ioctl;
 use crate::net::ip_options::{self, SOL_IP, SOL_IPV6, ip, ipv6};
 use crate::net::path_mtu;
+use crate::net::stamp::Stamp;
 use crate::vfs::fasync::{Interest, Signals};
 use crate::vfs::open_file::{FileOps, OpenFile, Traits};
 use crate::vfs::poll::{Events, Registrar};
@@ -148,7 +149,12 @@ impl SocketOps for Socket {
 
     fn set_option(&self, level: i32, option: i32, value: OptionValue) -> Result<()> {
         match level {
-            SOL_SOCKET => self.level.set_with(option, value, || self.binding_changed()),
+            SOL_SOCKET => match self.filter.set(option, value) {
+                Err(Errno::ENOPROTOOPT) => {
+                    self.level.set_with(option, value, || self.binding_changed())
+                }
+                outcome => outcome,
+            },
             SOL_TCP => self.set_tcp(option, value),
             SOL_IP => self.set_ip(level, option, value),
             SOL_IPV6 if self.v6 => self.set_ip(level, option, value),
@@ -158,7 +164,10 @@ impl SocketOps for Socket {
 
     fn get_option(&self, level: i32, option: i32, out: OptionOutput) -> Result<()> {
         match level {
-            SOL_SOCKET => self.level.get(option, out),
+            SOL_SOCKET => match self.filter.get(option, out) {
+                Err(Errno::ENOPROTOOPT) => self.level.get(option, out),
+                outcome => outcome,
+            },
             SOL_TCP => self.get_tcp(option, out),
             SOL_IPV6 if !self.v6 => Err(Errno::EOPNOTSUPP),
             SOL_IP | SOL_IPV6 if ip_options::is_mtu(level, option) => {
@@ -255,6 +264,10 @@ impl FileOps for Socket {
                 SIOCATMARK => usize::from(flow.is_some_and(|flow| flow.connection.at_mark())),
                 _ => {
                     drop(state);
+                    // Reads leave no time for SIOCGSTAMP.
+                    if let Some(answer) = Stamp::default().answer(command, arg) {
+                        return answer;
+                    }
                     let answer = if self.v6 { ioctl::interface_v6 } else { ioctl::interface };
                     return answer(command, arg as usize);
                 }

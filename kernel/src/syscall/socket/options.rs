@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 use super::descriptor::{lookup, socket_of};
 use crate::credentials::Capability;
 use crate::vfs::caller;
-use crate::vfs::socket::{SO_TIMESTAMP, SO_TIMESTAMPNS, SocketOps};
+use crate::vfs::socket::{SO_TIMESTAMP, SO_TIMESTAMPING, SO_TIMESTAMPNS, SocketOps, timestamping};
 use crate::vfs::socket_options::{Buffer, Common, OptionOutput, OptionValue, SOL_SOCKET, Switches};
 
 const SO_DEBUG: i32 = 1;
@@ -173,6 +173,7 @@ fn set_late(socket: &dyn SocketOps, option: i32, value: OptionValue) -> Result<(
         SO_REUSEPORT if on => return Err(Errno::EOPNOTSUPP),
         SO_REUSEPORT | SO_BSDCOMPAT => return Ok(()),
         SO_LINGER => return set_linger(common, value),
+        SO_TIMESTAMPING => return set_timestamping(common, value, number as u32),
         SO_PEEK_OFF => {
             check_peek_offset(socket)?;
             common.set_peek_off(number);
@@ -211,6 +212,29 @@ fn set_linger(common: &Common, value: OptionValue) -> Result<()> {
     common.switch(Switches::LINGER, linger.l_onoff != 0);
     Ok(())
 }
+
+/// SO_TIMESTAMPING: flags alone, or `struct so_timestamping` (`sock_set_timestamping`). Times of
+/// sent packets are not reported, so their flags are refused, and with them the number of a
+/// device's clock; flags about the times of devices are heeded, but none has a clock.
+fn set_timestamping(common: &Common, value: OptionValue, flags: u32) -> Result<()> {
+    /// SOF_TIMESTAMPING_MASK of Linux 6.1.
+    const ALL: u32 = 0xffff;
+    /// TX_SOFTWARE, OPT_ID, TX_SCHED, TX_ACK, OPT_STATS and BIND_PHC.
+    const NOT_THERE: u32 = 2 | 1 << 7 | 1 << 8 | 1 << 9 | 1 << 12 | 1 << 15;
+    let flags = match value.length {
+        TIMESTAMPING => value.read::<[u32; 2]>()?[0],
+        _ => flags,
+    };
+    if flags & !ALL != 0 || flags & NOT_THERE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    common.timestamping.store(flags, Ordering::Relaxed);
+    common.switch(Switches::TIMES, flags & timestamping::RX_SOFTWARE != 0);
+    Ok(())
+}
+
+/// `sizeof(struct so_timestamping)`: the flags, and the number of a device's clock.
+const TIMESTAMPING: usize = 8;
 
 /// Gets an option of `SOL_SOCKET`.
 fn get(socket: &dyn SocketOps, option: i32, out: OptionOutput) -> Result<()> {
@@ -260,6 +284,10 @@ fn get_late(socket: &dyn SocketOps, option: i32, out: OptionOutput) -> Result<()
             let l_onoff = i32::from(common.has(Switches::LINGER));
             let l_linger = common.linger.load(Ordering::Relaxed) as i32;
             out.put(Linger { l_onoff, l_linger }.as_bytes())
+        }
+        SO_TIMESTAMPING => {
+            let flags = common.timestamping.load(Ordering::Relaxed);
+            out.put([flags, 0].as_bytes())
         }
         SO_REUSEPORT | SO_BSDCOMPAT => out.put_number(0),
         SO_PEEK_OFF => {

@@ -5,7 +5,6 @@
 //! directory ([`View`]), which `ipc` knows nothing of.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use hayate_abi::file::AT_FDCWD;
@@ -30,7 +29,7 @@ use crate::vfs::socket::{
     OutgoingMessage, SocketOps, flags, kinds,
 };
 use crate::vfs::socket_family::{Family, Pair, register};
-use crate::vfs::socket_options::{Buffer, Common};
+use crate::vfs::socket_options::{Buffer, Common, Switches};
 use crate::vfs::transfer::{Input, Output};
 
 /// Registers the family.
@@ -248,8 +247,10 @@ impl SocketOps for Socket {
             ..IncomingMessage::default()
         };
         let is_whole = self.endpoint().kind != EndpointKind::Stream && sender.is_some();
-        if is_whole && let Some(time) = ControlMessage::of_time(self.options(), realtime_ns()) {
-            message.control = Vec::from([time]);
+        // Not by SO_TIMESTAMPING alone (`__unix_dgram_recvmsg`).
+        let asks = self.options().has(Switches::TIMESTAMP.union(Switches::TIMESTAMP_NS));
+        if is_whole && asks {
+            ControlMessage::report_time(self.options(), realtime_ns(), &mut message.control)?;
         }
         // A sender without a name has no address, not one that is empty (unix_copy_addr).
         if let Some(name) = from {

@@ -56,8 +56,8 @@ const LEFT_OUT: [(&str, &str); 3] = [
 
 /// Programs whose cases make TCP connections. What the kernel holds before their first sweep is
 /// read when the connections of the runs that passed are over: they would hide as many leaks.
-const CONNECTING: [&str; 8] =
-    ["icmp", "inet", "pathmtu", "procnet", "tcp", "tcpdata", "tcpevent", "tcpopt"];
+const CONNECTING: [&str; 9] =
+    ["icmp", "inet", "pathmtu", "procnet", "tcp", "tcpdata", "tcpevent", "tcpfilter", "tcpopt"];
 /// The lists of TCP connections.
 const CONNECTIONS: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 /// How long connections may last after their case: a minute in FIN-WAIT-2, one in TIME-WAIT
