@@ -258,6 +258,40 @@ static UNUSED void own_network(void) {
     NEEDS_OWN_MACHINE();
 }
 
+/* ---- an Ethernet ----------------------------------------------------------------------------- */
+
+/* An interface with an Ethernet and an address of IPv4; 0 if there is none. */
+static UNUSED int ethernet(void) {
+    struct if_nameindex *all = if_nameindex();
+    int found = 0, s = OK(socket(AF_INET, SOCK_DGRAM, 0));
+    for (struct if_nameindex *i = all; i && i->if_index && !found; i++) {
+        struct ifreq r = {0};
+        snprintf(r.ifr_name, sizeof r.ifr_name, "%s", i->if_name);
+        if (ioctl(s, SIOCGIFFLAGS, &r) == -1 || !(r.ifr_flags & IFF_UP) ||
+            !(r.ifr_flags & IFF_MULTICAST) || (r.ifr_flags & IFF_LOOPBACK))
+            continue;
+        if (ioctl(s, SIOCGIFADDR, &r) == 0)
+            found = (int)i->if_index;
+    }
+    if_freenameindex(all);
+    OK(close(s));
+    return found;
+}
+/* struct sockaddr_ll */
+struct link_address {
+    uint16_t family, protocol;
+    int index;
+    uint16_t hardware;
+    uint8_t packet, length, address[8];
+};
+/* A packet socket that sees what an interface sends and receives. */
+static UNUSED int watcher(int index) {
+    int s = OK(socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(3 /* ETH_P_ALL */)));
+    struct link_address a = {.family = AF_PACKET, .protocol = htons(3), .index = index};
+    OK(bind(s, (struct sockaddr *)&a, sizeof a));
+    return s;
+}
+
 /* ---- checksums ------------------------------------------------------------------------------- */
 
 /* The Internet checksum (RFC 1071), in the order of the network. */

@@ -570,6 +570,7 @@ TEST(settings_have_sane_values) {
         {IPV4 "tcp_window_scaling", 0, 1},
         {IPV4 "icmp_echo_ignore_all", 0, 1},
         {IPV4 "icmp_echo_ignore_broadcasts", 0, 1},
+        {IPV4 "igmp_max_msf", 0, INT_MAX},
     };
     /* Some are of the first network only: a container does not see them. */
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {

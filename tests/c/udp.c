@@ -812,36 +812,6 @@ TEST(peek_offset_is_of_some_sockets) {
 
 /* ---- what routers are told of groups (RFC 3376, RFC 3810) --------------------------------------- */
 
-/* An interface with an Ethernet and an address of IPv4; 0 if there is none. */
-static int ethernet(void) {
-    struct if_nameindex *all = if_nameindex();
-    int found = 0, s = udp4();
-    for (struct if_nameindex *i = all; i && i->if_index && !found; i++) {
-        struct ifreq r = {0};
-        snprintf(r.ifr_name, sizeof r.ifr_name, "%s", i->if_name);
-        if (ioctl(s, SIOCGIFFLAGS, &r) == -1 || !(r.ifr_flags & IFF_UP) ||
-            !(r.ifr_flags & IFF_MULTICAST) || (r.ifr_flags & IFF_LOOPBACK))
-            continue;
-        if (ioctl(s, SIOCGIFADDR, &r) == 0)
-            found = (int)i->if_index;
-    }
-    if_freenameindex(all);
-    OK(close(s));
-    return found;
-}
-/* struct sockaddr_ll */
-struct link_address {
-    uint16_t family, protocol;
-    int index;
-    uint16_t hardware;
-    uint8_t packet, length, address[8];
-};
-static int watcher(int index) {
-    int s = OK(socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, htons(3 /* ETH_P_ALL */)));
-    struct link_address a = {.family = AF_PACKET, .protocol = htons(3), .index = index};
-    OK(bind(s, (struct sockaddr *)&a, sizeof a));
-    return s;
-}
 /* Whether a report about the group leaves within three seconds: with this type of record, or with
  * this type of message in the older dialect of a router that was heard. */
 static bool is_told(int watch, const void *group, size_t size, int record, int older) {

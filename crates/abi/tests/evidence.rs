@@ -180,7 +180,8 @@ fn options_of_the_kernel(root: &Path) -> Vec<String> {
             }) else {
                 continue;
             };
-            let is_option = ["SO_", "TCP_", "UDP_", "NETLINK_"].iter().any(|p| name.starts_with(p));
+            let is_option =
+                ["SO_", "TCP_", "UDP_", "NETLINK_", "MCAST_"].iter().any(|p| name.starts_with(p));
             if is_option || !module.is_empty() {
                 options.push(format!("{module}{name}"));
             }

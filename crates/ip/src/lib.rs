@@ -23,6 +23,7 @@ pub mod path_mtu;
 pub mod reassembly;
 pub mod route;
 pub mod socket_address;
+pub mod source_filter;
 
 pub use address::Address;
 pub use socket_address::SocketAddress;

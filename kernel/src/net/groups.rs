@@ -6,8 +6,7 @@
 //! of these, and for nothing else. It waits at least [`PAUSE`], so that a query about very many
 //! groups is answered in few turns.
 //!
-//! Not there: filters of sources, and reports about the groups of neighbour discovery, which every
-//! host of a link has.
+//! Not there: reports about the groups of neighbour discovery, which every host of a link has.
 //!
 //! Locks: [`GROUPS`] is a leaf; nothing is sent with it held.
 
@@ -16,6 +15,7 @@ use alloc::sync::{Arc, Weak};
 use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
 use hayate_ip::membership::{self, Due, Memberships};
+use hayate_ip::source_filter::SourceFilter;
 use hayate_ip::{Address, header};
 use hayate_machine::sync::{Once, SpinLock};
 
@@ -30,36 +30,44 @@ use crate::schedule::{Timer, TimerTarget};
 /// The least time between two turns of the timer, in nanoseconds.
 const PAUSE: u64 = 10_000_000;
 /// How many reports are gathered before they are sent.
-const BATCH: usize = 16;
+const BATCH: usize = 4;
 
 static GROUPS: SpinLock<Memberships> = SpinLock::new(Memberships::new());
 
-/// Whether a socket of this machine has joined a group.
-pub fn is_joined(group: Address, interface: u32) -> bool {
-    GROUPS.lock().has(group, interface)
+/// Whether a socket of this machine wants what a host sends to a group (`ip_check_mc_rcu` of
+/// Linux).
+pub fn allows(group: Address, interface: u32, source: Address) -> bool {
+    GROUPS.lock().allows(group, interface, source)
 }
 
-/// A socket joins a group. [`tell`] has to be called then, without a lock.
+/// The filter of a socket for a group changes from `old` to `new`: the socket joins if it had none.
+/// [`tell`] has to be called then, without a lock.
 ///
 /// # Errors
-/// `ENOMEM`.
-pub fn join(group: Address, interface: u32) -> Result<()> {
-    let joined = GROUPS.lock().join(group, interface, monotonic_ns(), is_told(interface));
-    joined.map_err(|membership::NoMemory| Errno::ENOMEM)
+/// `ENOMEM`; then nothing has changed.
+pub fn change(
+    group: Address,
+    interface: u32,
+    old: Option<&SourceFilter>,
+    new: &SourceFilter,
+) -> Result<()> {
+    let is_told = interface != LOOPBACK;
+    let mut groups = GROUPS.lock();
+    let changed = groups.change((group, interface), (old, Some(new)), monotonic_ns(), is_told);
+    changed.map_err(|membership::NoMemory| Errno::ENOMEM)
 }
 
 /// A socket leaves a group. [`tell`] has to be called then, without a lock.
-pub fn leave(group: Address, interface: u32) {
-    GROUPS.lock().leave(group, interface, monotonic_ns(), is_told(interface));
+pub fn leave(group: Address, interface: u32, old: &SourceFilter) {
+    let is_told = interface != LOOPBACK;
+    let mut groups = GROUPS.lock();
+    // Only a new filter may lack memory.
+    let _ = groups.change((group, interface), (Some(old), None), monotonic_ns(), is_told);
 }
 
 /// Tells routers what has changed.
 pub fn tell() {
     speak(monotonic_ns());
-}
-
-fn is_told(interface: u32) -> bool {
-    interface != LOOPBACK
 }
 
 /// A random number below `most`.
@@ -112,8 +120,7 @@ fn send(due: &Due) {
     let source = own
         .find(|own| own.address.is_v4() == is_v4 && (is_v4 || own.address.is_link_local()))
         .map_or(due.group.wildcard(), |own| own.address);
-    let report = membership::report(due.dialect, due.saying, due.group, source);
-    if let Some((to, message)) = report
+    if let Some((to, message)) = membership::report(due, source)
         && link::send_packet(interface, to, &message).is_some()
     {
         count(Counter::Sent, is_v4);
@@ -123,11 +130,10 @@ fn send(due: &Due) {
     }
 }
 
-/// The bytes of a query that matter: with a group, the flags and the number of sources.
-const HEAD: usize = 28;
-
 /// Handles a message of IGMP, or of MLD (which comes by ICMPv6, its checksum is right): a query, or
 /// the report of another host. Others, and bad ones, are dropped.
+// Not part of its callers, which go on to receive other packets on the same stack.
+#[inline(never)]
 pub fn receive(packet: &Packet) {
     let Body::Bytes(payload) = &packet.body else { return };
     let header = &packet.header;
@@ -144,7 +150,7 @@ pub fn receive(packet: &Packet) {
             return;
         }
     }
-    let mut head = [0; HEAD];
+    let mut head = [0; membership::QUERY];
     let length = payload.read(0, &mut head);
     let head = &head[..length];
     let now = monotonic_ns();

@@ -39,6 +39,11 @@ pub mod ip {
     pub const MULTICAST_LOOP: i32 = 34;
     pub const ADD_MEMBERSHIP: i32 = 35;
     pub const DROP_MEMBERSHIP: i32 = 36;
+    pub const UNBLOCK_SOURCE: i32 = 37;
+    pub const BLOCK_SOURCE: i32 = 38;
+    pub const ADD_SOURCE_MEMBERSHIP: i32 = 39;
+    pub const DROP_SOURCE_MEMBERSHIP: i32 = 40;
+    pub const MSFILTER: i32 = 41;
     pub const MULTICAST_ALL: i32 = 49;
 }
 

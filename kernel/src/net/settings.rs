@@ -31,6 +31,19 @@ static PATH_MTU_TIMES: [AtomicU32; 2] = [const { AtomicU32::new(600) }; 2];
 /// `net.ipv4.route.min_pmtu`.
 static LEAST_PATH_MTU: AtomicU32 = AtomicU32::new(552);
 
+/// `net.ipv4.igmp_max_msf` and `net.ipv6.mld_max_msf`: the most sources of a group's filter.
+static MOST_SOURCES: [AtomicU32; 2] = [AtomicU32::new(10), AtomicU32::new(64)];
+
+/// Returns the most sources that a socket's filter of a group may have.
+pub fn most_sources(v4: bool) -> u32 {
+    MOST_SOURCES[usize::from(!v4)].load(Ordering::Relaxed)
+}
+
+/// Sets it for changes from now on.
+pub fn set_most_sources(v4: bool, most: u32) {
+    MOST_SOURCES[usize::from(!v4)].store(most, Ordering::Relaxed);
+}
+
 /// Returns the nanoseconds for which the MTU of a path is remembered.
 pub fn path_mtu_time(v4: bool) -> u64 {
     u64::from(path_mtu_seconds(v4)) * 1_000_000_000

@@ -350,10 +350,15 @@ impl OptionOutput {
     /// Reads the number that the memory has before, for an option whose value is an answer to it:
     /// EINVAL if there is no room for one.
     pub fn read_number(self) -> Result<i32> {
-        if self.room()? < size_of::<i32>() {
+        self.read_value()
+    }
+
+    /// Reads the structure that the memory has before, as [`read_number`](Self::read_number) does.
+    pub fn read_value<T: FromBytes + IntoBytes>(self) -> Result<T> {
+        if self.room()? < size_of::<T>() {
             return Err(Errno::EINVAL);
         }
-        UserPtr::<i32>::new(self.address).read()
+        UserPtr::<T>::new(self.address).read()
     }
 
     /// Writes bytes behind the first `offset` ones and no size. The caller has looked at the

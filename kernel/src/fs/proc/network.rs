@@ -53,6 +53,13 @@ pub static IPV4: &[Item<()>] = &[
     constant!("icmp_echo_ignore_all", 0),
     constant!("icmp_echo_ignore_broadcasts", 1),
     Item {
+        name: "igmp_max_msf",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", settings::most_sources(true))),
+            |(), text| set_most_sources(true, text),
+        ),
+    },
+    Item {
         name: "ip_default_ttl",
         what: What::Setting(
             |(), out| line(out, format_args!("{}", settings::default_ttl())),
@@ -158,6 +165,13 @@ pub static IPV6: &[Item<()>] = &[
             },
         ),
     },
+    Item {
+        name: "mld_max_msf",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", settings::most_sources(false))),
+            |(), text| set_most_sources(false, text),
+        ),
+    },
     Item { name: "route", what: What::Directory(ROUTE_V6) },
 ];
 
@@ -188,6 +202,14 @@ static ROUTE_V6: &[Item<()>] = &[Item {
         |(), text| set_path_mtu_seconds(false, text),
     ),
 }];
+
+fn set_most_sources(v4: bool, text: &[u8]) -> Result<()> {
+    let [most] = numbers(text)?;
+    // An `int` (`proc_dointvec`); below zero nothing would be bounded.
+    i32::try_from(most).map_err(|_| Errno::EINVAL)?;
+    settings::set_most_sources(v4, most);
+    Ok(())
+}
 
 fn set_path_mtu_seconds(v4: bool, text: &[u8]) -> Result<()> {
     let [seconds] = numbers(text)?;

@@ -15,7 +15,7 @@ use crate::net::ports::Ports as Table;
 use crate::net::slice::Payload;
 use crate::net::statistics::{Counter, count};
 use crate::net::wire;
-use crate::net::{config, groups, path_mtu};
+use crate::net::{config, path_mtu};
 use crate::reclaim::growth::Grow;
 use crate::schedule::time;
 use crate::vfs::poll::Events;
@@ -71,7 +71,7 @@ fn receive_by_all(ports: Ports, packet: &Packet) {
     let from = SocketAddress::new(packet.header.source, ports.source);
     let Ok(sockets) = super::UDP.find_all(ports.destination, to, packet.interface) else { return };
     for socket in sockets {
-        if socket.accepts(from).is_some() && socket.listens_to(to, packet.interface) {
+        if socket.accepts(from).is_some() && socket.listens_to(to, packet) {
             socket.arrive_filtered(packet, from, payload);
         }
     }
@@ -123,16 +123,6 @@ impl Socket {
                 (port && remote.address == from.address).then_some(4)
             }
         }
-    }
-
-    /// Whether it gets packets of a multicast group.
-    pub(super) fn listens_to(&self, group: Address, interface: u32) -> bool {
-        if !group.is_multicast() {
-            return true;
-        }
-        // IP_MULTICAST_ALL: every group that a socket of this machine has joined (ip(7)).
-        let all = self.options.lock().wishes.contains(Wishes::MULTICAST_ALL);
-        self.groups_have(group, interface) || all && groups::is_joined(group, interface)
     }
 
     /// Takes a packet of UDP or an answer to an echo request, whose payload `payload` is, if the

@@ -12,7 +12,9 @@
 //! arrive take only these, and `groups` before the list of all groups.
 
 mod control;
+mod groups;
 mod input;
+mod joined;
 mod names;
 mod options;
 mod raw;
@@ -52,6 +54,7 @@ use crate::vfs::socket::{OutgoingMessage, SocketOps};
 use crate::vfs::socket_count::{Counted, Kind};
 use crate::vfs::socket_options::{Common, RECEIVE_DEFAULT, SEND_DEFAULT, Switches};
 use crate::vfs::transfer::{Input, Output};
+use joined::Joined;
 use raw_options::RawOptions;
 
 pub use input::{Reported, failed, find, receive_echo_reply, receive_udp};
@@ -105,8 +108,8 @@ pub struct Socket {
     level: Level,
     options: SpinLock<IpOptions>,
     setup: Mutex<Setup>,
-    /// Multicast groups, each on an interface.
-    groups: SpinLock<Vec<(Address, u32)>>,
+    /// Multicast groups that it has joined.
+    groups: SpinLock<Vec<Joined>>,
     /// UDP_SEGMENT, 0 for none.
     segment: AtomicU16,
     /// UDP_GRO: datagrams that were sent as one arrive as one.

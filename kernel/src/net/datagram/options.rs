@@ -6,11 +6,11 @@ use hayate_abi::{Errno, Result};
 use hayate_ip::Address;
 
 use super::control::{Marks, SOL_UDP, UDP_GRO, UDP_SEGMENT};
+use super::groups::{self, MCAST_MSFILTER};
 use super::raw_options::{CHECKSUM, SOL_ICMP_V6, SOL_RAW};
 use super::{Protocol, Socket};
 use crate::net::ip_options::{self, SOL_IP, SOL_IPV6, ip, ipv6};
-use crate::net::{config, groups, path_mtu};
-use crate::reclaim::growth::Grow;
+use crate::net::{config, path_mtu};
 use crate::vfs::poll::Events;
 use crate::vfs::socket::{
     AddressBytes, Directions, IncomingMessage, OutgoingMessage, SocketOps, kinds,
@@ -19,91 +19,6 @@ use crate::vfs::socket_options::{Buffer, Common, OptionOutput, OptionValue, SOL_
 use crate::vfs::transfer::{Input, Output};
 
 const UDP_CORK: i32 = 1;
-
-/// The most groups of a socket, and the error beyond. IPv4: the default of Linux'
-/// `net.ipv4.igmp_max_memberships`. IPv6: as many as its `net.core.optmem_max` of 20 KiB holds
-/// (`struct ipv6_mc_socklist`, 64 bytes each).
-const MOST_V4: (usize, Errno) = (20, Errno::ENOBUFS);
-const MOST_V6: (usize, Errno) = (320, Errno::ENOMEM);
-
-impl Socket {
-    /// Whether this socket has joined a group. A leaf lock is enough: packets that arrive ask.
-    pub(super) fn groups_have(&self, group: Address, interface: u32) -> bool {
-        self.groups.lock().contains(&(group, interface))
-    }
-
-    /// Reads `struct ip_mreq`, `ip_mreqn` or `ipv6_mreq`: group and interface.
-    fn membership(&self, level: i32, value: OptionValue) -> Result<(Address, u32)> {
-        let mut bytes = [0; 20];
-        let bytes = value.bytes(&mut bytes)?;
-        let config = config::current();
-        if level == SOL_IPV6 {
-            let (group, rest) = bytes.split_first_chunk().ok_or(Errno::EINVAL)?;
-            let index = rest.first_chunk().ok_or(Errno::EINVAL)?;
-            return Ok((Address::v6(u128::from_be_bytes(*group)), u32::from_ne_bytes(*index)));
-        }
-        let (group, rest) = bytes.split_first_chunk().ok_or(Errno::EINVAL)?;
-        let (local, rest) = rest.split_first_chunk().ok_or(Errno::EINVAL)?;
-        let group = Address::v4(u32::from_be_bytes(*group));
-        let local = Address::v4(u32::from_be_bytes(*local));
-        let index = rest.first_chunk().map_or(0, |index| u32::from_ne_bytes(*index));
-        let of_address =
-            || config.addresses.iter().find(|own| own.address == local).map(|own| own.interface);
-        let index = match index {
-            0 if local.is_any() => 0,
-            0 => of_address().ok_or(Errno::ENODEV)?,
-            index => index,
-        };
-        Ok((group, index))
-    }
-
-    fn change_membership(&self, level: i32, value: OptionValue, join: bool) -> Result<()> {
-        let (group, index) = self.membership(level, value)?;
-        if !group.is_multicast() || group.is_v4() != (level == SOL_IP) {
-            return Err(Errno::EINVAL);
-        }
-        let config = config::current();
-        let index = match index {
-            0 => {
-                config.path(group, 0).map(|path| path.interface.index).map_err(|_| Errno::ENODEV)?
-            }
-            index => config.interface(index).ok_or(Errno::ENODEV)?.index,
-        };
-        let entry = (group, index);
-        let mut own = self.groups.lock();
-        let place = own.iter().position(|&joined| joined == entry);
-        match (join, place) {
-            (true, Some(_)) => return Err(Errno::EADDRINUSE),
-            (false, None) => return Err(Errno::EADDRNOTAVAIL),
-            (true, None) => {
-                let (most, lack) = if level == SOL_IP { MOST_V4 } else { MOST_V6 };
-                if own.iter().filter(|(other, _)| other.is_v4() == group.is_v4()).count() >= most {
-                    return Err(lack);
-                }
-                own.make_room(1)?;
-                groups::join(group, index)?;
-                own.push(entry);
-            }
-            (false, Some(place)) => {
-                own.swap_remove(place);
-                groups::leave(group, index);
-            }
-        }
-        drop(own);
-        groups::tell();
-        Ok(())
-    }
-
-    /// Leaves all groups.
-    pub(super) fn leave_groups(&self) {
-        let left = core::mem::take(&mut *self.groups.lock());
-        if left.is_empty() {
-            return;
-        }
-        left.into_iter().for_each(|(group, interface)| groups::leave(group, interface));
-        groups::tell();
-    }
-}
 
 impl SocketOps for Socket {
     fn family(&self) -> u16 {
@@ -194,14 +109,11 @@ impl SocketOps for Socket {
             (SOL_RAW | SOL_ICMP_V6, _) | (SOL_IPV6, CHECKSUM) if self.is_raw() => {
                 self.set_raw(level, option, value)
             }
-            (SOL_IP, ip::ADD_MEMBERSHIP) | (SOL_IPV6, ipv6::ADD_MEMBERSHIP) => {
-                self.change_membership(level, value, true)
-            }
-            (SOL_IP, ip::DROP_MEMBERSHIP) | (SOL_IPV6, ipv6::DROP_MEMBERSHIP) => {
-                self.change_membership(level, value, false)
-            }
             (SOL_IP, ip::MULTICAST_IF) => self.set_multicast_interface(value),
             (SOL_IPV6, _) if !self.v6 => Err(Errno::ENOPROTOOPT),
+            (SOL_IP | SOL_IPV6, _) if groups::is_option(level, option) => {
+                self.set_group(level, option, value)
+            }
             (SOL_IPV6, ipv6::V6ONLY) => {
                 let value = ip_options::read(level, option, value)?;
                 // Only before the socket is bound (`do_ipv6_setsockopt`).
@@ -254,6 +166,8 @@ impl SocketOps for Socket {
             }
             (SOL_IP, ip::MULTICAST_IF) => out.put(&self.multicast_address().to_be_bytes()),
             (SOL_IPV6, _) if !self.v6 => Err(Errno::EOPNOTSUPP),
+            (SOL_IP, ip::MSFILTER) => self.get_filter_v4(out),
+            (SOL_IP | SOL_IPV6, MCAST_MSFILTER) => self.get_filter(level == SOL_IP, out),
             (SOL_IP | SOL_IPV6, _) if ip_options::is_mtu(level, option) => {
                 let remote = self.remote.lock().ok_or(Errno::ENOTCONN)?;
                 let path = self.path(&self.setup.lock(), remote).map_err(|_| Errno::ENOTCONN)?;

@@ -138,10 +138,7 @@ impl Socket {
     /// Whether a packet is for this raw socket.
     fn wants(&self, packet: &Packet, from: SocketAddress, body: &Payload) -> bool {
         let to = packet.header.destination;
-        if self.v6 == to.is_v4()
-            || self.accepts(from).is_none()
-            || !self.listens_to(to, packet.interface)
-        {
+        if self.v6 == to.is_v4() || self.accepts(from).is_none() || !self.listens_to(to, packet) {
             return false;
         }
         let mut kind = [0];

@@ -36,6 +36,12 @@ impl Socket {
     }
 
     fn set_ip(&self, level: i32, option: i32, value: OptionValue) -> Result<()> {
+        // A connection has no groups (`do_ip_setsockopt`).
+        match (level, option) {
+            (SOL_IP, ip::ADD_MEMBERSHIP | ip::DROP_MEMBERSHIP) => return Err(Errno::EPROTO),
+            (SOL_IPV6, ipv6::ADD_MEMBERSHIP | ipv6::DROP_MEMBERSHIP) => return Err(Errno::EPROTO),
+            _ => {}
+        }
         let mut number = ip_options::read(level, option, value)?;
         if (level, option) == (SOL_IP, ip::TOS) {
             // The two bits of ECN are the connection's own (`do_ip_setsockopt`).
