@@ -16,7 +16,7 @@ use rustix::process::Pid;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What the trial moves.
@@ -74,7 +74,35 @@ pub fn trials(options: &Test) -> Vec<Trial> {
         trials.push(trial(MUCH, &LONG));
     }
     trials.extend(trials_of("network", &CHECKS, options));
+    let hayate = Hayate::new(options);
+    let asked = Trial::new("network/apache_is_timed_from_the_host", move |_| timed(&hayate));
+    trials.push(asked);
     trials
+}
+
+/// The experiment that asks from the host measures; it needs a client, which is no part of Hayate.
+fn timed(hayate: &Hayate) -> Result<Report> {
+    if Command::new("ab").arg("-V").output().is_err() {
+        let why = "no ApacheBench; to have it: apt-get install apache2-utils";
+        let skipped = Case::new("", Verdict::Skipped(why.into()));
+        return Ok(Report { cases: vec![skipped], output: String::new() });
+    }
+    let folder = tempfile::tempdir()?;
+    let mut command = hayate.any("experiment")?;
+    command.args(["web-host", "--only", "full,c-16", "-o"]).arg(folder.path());
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}: {said}", output.status);
+    let text = std::fs::read_to_string(folder.path().join("web-host.json"))?;
+    let found: serde_json::Value = serde_json::from_str(&text)?;
+    let value = &found["lines"][0]["values"][0];
+    let (best, worst) = (value["median"].as_f64(), value["high"].as_f64());
+    let (best, worst) = (best.context("no value")?, worst.context("no value")?);
+    // Nanoseconds: no answer comes in a microsecond.
+    ensure!(best > 1e3 && worst >= best, "{best}, {worst}");
+    let release = found["systems"][0]["release"].as_str();
+    ensure!(release.is_some_and(|release| release.contains("hayate")), "{release:?}");
+    Ok(Report { cases: vec![Case::new("", Verdict::Passed)], output: String::new() })
 }
 
 /// Starts the servers in a machine, and asks them.

@@ -1,7 +1,7 @@
 //! One boot of one system with the suite in it, from the start of the machine to the measured run.
 
-use anyhow::{Context, Result, bail};
-use hayate_cli::arguments::network::{Net, Network};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use hayate_cli::arguments::network::{Net, Network, Published};
 use hayate_cli::arguments::{Accel, Board, Machine, Monitor, Profile};
 use hayate_cli::compile;
 use hayate_cli::failure::{self, Failure};
@@ -11,10 +11,12 @@ use hayate_cli::guest::session::{End, Outcome, Session, Streams};
 use hayate_cli::guest::{backtrace, initramfs, linux};
 use hayate_job::{Job, Mount, Root};
 use measure_data::{Run, read_run};
-use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::fs::File;
+use std::io::{BufRead, BufReader, PipeReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -27,6 +29,10 @@ const BEST: &str = "mitigations=off init_on_alloc=0 norandmaps randomize_kstack_
 const EXT4: &str = "ext4";
 /// The host as a guest of QEMU's own network sees it.
 const HOST: &str = "10.0.2.2";
+/// What a server in a machine writes when it listens.
+pub const READY: &str = "ready";
+/// How often it is looked whether it has.
+const LOOK: Duration = Duration::from_millis(20);
 /// The status of `measure` for wrong arguments.
 const WRONG_ARGUMENTS: i32 = 2;
 /// The status of `measure` if something that it needs is missing.
@@ -292,7 +298,76 @@ impl Setup {
 
     /// Boots `system` and runs one program in it.
     pub fn run(&self, system: &System, arguments: Vec<String>) -> Result<Ended> {
-        let mut qemu = Qemu::new(&self.machine(system))?;
+        let (qemu, initramfs) = self.assemble(&self.machine(system), system, arguments)?;
+        let (output, error) = (Kept::default(), Kept::default());
+        // The host decides when the end of the input reaches the guest, so the input stays open.
+        let (silence, held) = std::io::pipe().context("no pipe")?;
+        let session = self.session(qemu, silence, (&output, &error));
+        let outcome = session.run(Some(&initramfs));
+        drop(held);
+        let status = status(&outcome?, system)?;
+        Ok(Ended { status, output: output.text(), error: error.text() })
+    }
+
+    /// Boots `system` and runs a program in it that writes [`READY`] when it listens at a port, and
+    /// ends with its input. Meanwhile `ask` gets the port of the host that leads there, and what the
+    /// program has written until then.
+    pub fn serve<T: Send>(
+        &self,
+        system: &System,
+        arguments: Vec<String>,
+        guest: u16,
+        ask: impl FnOnce(u16, &str) -> Result<T> + Send,
+    ) -> Result<T> {
+        let host = free_port()?;
+        let mut machine = self.machine(system);
+        machine.network.choose(Net::User);
+        let address = Some(Ipv4Addr::LOCALHOST);
+        machine.network.publish.push(Published { address, host, guest, udp: false });
+        let (qemu, initramfs) = self.assemble(&machine, system, arguments)?;
+        let (output, error) = (Kept::default(), Kept::default());
+        let (input, held) = std::io::pipe().context("no pipe")?;
+        let session = self.session(qemu, input, (&output, &error));
+        let (runs, over) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            let asker = scope.spawn(move || {
+                // When it is dropped the program's input ends.
+                let _held = held;
+                while !output.text().contains(READY) {
+                    if over.recv_timeout(LOOK) == Err(RecvTimeoutError::Disconnected) {
+                        bail!("the server ended before it listened");
+                    }
+                }
+                ask(host, &output.text())
+            });
+            let outcome = session.run(Some(&initramfs));
+            drop(runs);
+            let answer = asker.join().map_err(|_| anyhow!("asking ended in a panic"))?;
+            let status = status(&outcome?, system)?;
+            let (title, error) = (&system.title, error.text());
+            ensure!(status == 0, "{title}: the server's status is {status}. {}", error.trim_end());
+            answer
+        })
+    }
+
+    /// A session on a machine whose program reads and writes here.
+    fn session(&self, qemu: Qemu, input: PipeReader, (output, error): (&Kept, &Kept)) -> Session {
+        let streams = Streams::Separate {
+            input: Some(Box::new(input)),
+            output: Box::new(output.clone()),
+            error: Box::new(error.clone()),
+        };
+        Session::new(qemu, streams, Sink::None, Some(self.timeout))
+    }
+
+    /// Makes the machine with its disks, and what it boots from.
+    fn assemble(
+        &self,
+        machine: &Machine,
+        system: &System,
+        arguments: Vec<String>,
+    ) -> Result<(Qemu, File)> {
+        let mut qemu = Qemu::new(machine)?;
         let (mut root, mut mounts, mut programs) = (Root::Memory, Vec::new(), Vec::new());
         if let Some(disk) = &system.disk {
             root = if disk.dax {
@@ -328,19 +403,7 @@ impl Setup {
         };
         let archive = system.disk.is_none().then_some(self.image.as_path());
         let initramfs = initramfs::make(&job, archive, None, &programs, &qemu.boot.modules)?;
-        let (output, error) = (Kept::default(), Kept::default());
-        // The host decides when the end of the input reaches the guest, so the input stays open.
-        let (silence, held) = std::io::pipe().context("no pipe")?;
-        let streams = Streams::Separate {
-            input: Some(Box::new(silence)),
-            output: Box::new(output.clone()),
-            error: Box::new(error.clone()),
-        };
-        let session = Session::new(qemu, streams, Sink::None, Some(self.timeout));
-        let outcome = session.run(Some(&initramfs));
-        drop(held);
-        let status = status(&outcome?, system)?;
-        Ok(Ended { status, output: output.text(), error: error.text() })
+        Ok((qemu, initramfs))
     }
 
     fn machine(&self, system: &System) -> Machine {
@@ -419,6 +482,12 @@ impl Setup {
         words.extend(["--passes".into(), passes, "--iterations".into(), iterations]);
         words
     }
+}
+
+/// A port of this host that nobody has.
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no free port")?;
+    Ok(listener.local_addr().context("no free port")?.port())
 }
 
 /// The output of a guest's program.

@@ -7,9 +7,10 @@
 //!
 //! [`describe`] reads the description, [`results`] holds the results, [`grid`], [`picture`] and
 //! [`curves`] show them, [`bars`] is the common kind of picture, [`scaling`] does all of that for
-//! two processes against one, [`counts`] and [`kept`] ask further boots, [`page`] is one experiment
-//! as a page, [`joint`] the report.
+//! two processes against one, [`asked`] times a server in the machine from the host, [`counts`] and
+//! [`kept`] ask further boots, [`page`] is one experiment as a page, [`joint`] the report.
 
+mod asked;
 mod bars;
 mod counts;
 mod curves;
@@ -152,6 +153,9 @@ fn made(
     if let Some(wanted) = &what.scaling {
         return two_against_one(name, what, (wanted, &setup, &systems));
     }
+    if let Some(wanted) = &what.asked {
+        return asked::made(name, what, (wanted, &setup, &systems));
+    }
     let found = measured_or_missing(&setup, &systems, what.boots, None)?;
     let runs: Vec<Option<&Run>> = found.iter().map(|found| found.as_ref().ok()).collect();
     let counts = if what.counts { counts::counts(&setup, what, &systems)? } else { Vec::new() };
@@ -200,7 +204,8 @@ fn setup(
     measure: &Path,
 ) -> Result<Setup> {
     let mut globs: Vec<String> = Vec::new();
-    for work in what.workload.iter().filter(|work| !work.is_program()) {
+    let of_suite = |work: &&Work| !work.is_program() && work.ask.is_none();
+    for work in what.workload.iter().filter(of_suite) {
         globs.push(work.name.clone());
         globs.extend(work.total.then(|| format!("{}/total", work.name)));
     }

@@ -49,6 +49,8 @@ pub struct Description {
     /// second is the other end of `net/remote`.
     #[serde(default)]
     pub pair: bool,
+    /// The machine serves, and a program on the host asks: that is timed, by the host's clock.
+    pub asked: Option<Asked>,
     /// A shell command in the guest before each start of a program, untimed.
     pub before: Option<String>,
     /// Whether the first starts of programs count too.
@@ -87,6 +89,20 @@ pub struct BreakEven {
     pub to: String,
     /// The calls: names of the workload.
     pub calls: Vec<String>,
+}
+
+/// A server in the machine that ApacheBench on the host asks, one request after the other.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// The port of the machine.
+    pub port: u16,
+    /// How many requests are timed.
+    pub requests: u32,
+    /// How many are sent before these.
+    pub first: u32,
+    /// How often the systems are booted in turn; the best time of each counts.
+    pub rounds: u32,
 }
 
 /// Two processes against one, by `measure scaling`.
@@ -167,6 +183,8 @@ pub struct Work {
     pub run: Option<String>,
     /// A script for `/bin/sh` to start and time, in place of `run`.
     pub script: Option<String>,
+    /// With `asked`, the path of a document that the machine serves.
+    pub ask: Option<String>,
     /// Two lengths of that command, of which each takes the place of `{}` in it: the value is what
     /// one unit more takes, without the command's own start and end.
     pub each: Option<Each>,
@@ -325,6 +343,7 @@ fn check(what: &Description) -> Result<(), &'static str> {
     }
     check_works(what)?;
     check_processors(what)?;
+    check_asked(what)?;
     check_storage(what)?;
     check_names(what)
 }
@@ -385,6 +404,25 @@ fn check_processors(what: &Description) -> Result<(), &'static str> {
     let others = what.counting || what.counts || what.kept;
     if numbers != [1] && others {
         return Err("several processors are measured by the clock, without \"counts\", \"kept\"");
+    }
+    Ok(())
+}
+
+/// Checks that what the host asks, and nothing else, is measured.
+fn check_asked(what: &Description) -> Result<(), &'static str> {
+    let Some(asked) = &what.asked else {
+        let asks = what.workload.iter().any(|work| work.ask.is_some());
+        return if asks { Err("\"ask\" needs \"asked\"") } else { Ok(()) };
+    };
+    let other = |work: &Work| work.ask.is_none() || work.is_program() || work.total;
+    if what.workload.iter().any(other) || !what.sweeps.is_empty() || what.kept || what.counts {
+        return Err("with \"asked\" each work has an \"ask\", and nothing else is measured");
+    }
+    if what.counting || what.host || what.pair || what.cold || what.before.is_some() {
+        return Err("\"asked\" is timed by the host's clock, in the machine's own network");
+    }
+    if asked.port == 0 || asked.requests == 0 || asked.rounds == 0 {
+        return Err("\"asked\" needs a port, requests and rounds");
     }
     Ok(())
 }
@@ -508,6 +546,29 @@ mod tests {
             let wrong = format!(r#""processors": {wrong},"#);
             assert!(verdict(false, &wrong, script).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn what_the_host_asks_is_measured_alone() {
+        let text = |counting: bool, asked: &str, work: &str| {
+            format!(
+                r#"{{"title": "x", "question": "x", "counting": {counting}, "memory": 512,
+                "memory_limit": "16M", "boots": 1, "passes": 1, "iterations": 1, {asked}
+                "systems": [{{"name": "a", "title": "A"}}],
+                "workload": [{{"name": "w", {work}}}]}}"#
+            )
+        };
+        let verdict = |counting, asked, work| {
+            check(&serde_json::from_str(&text(counting, asked, work)).unwrap()).is_ok()
+        };
+        let asked = r#""asked": {"port": 80, "requests": 9, "first": 1, "rounds": 5},"#;
+        let ask = r#""ask": "index.html""#;
+        assert!(verdict(false, asked, ask));
+        assert!(!verdict(true, asked, ask));
+        assert!(!verdict(false, "", ask));
+        assert!(!verdict(false, asked, r#""run": "/bin/true""#));
+        let never = r#""asked": {"port": 80, "requests": 9, "first": 1, "rounds": 0},"#;
+        assert!(!verdict(false, never, ask));
     }
 
     #[test]

@@ -15,7 +15,10 @@ impl Grid {
     /// Returns the table of the workload, in every system.
     pub fn of_lines(r: &Results) -> Grid {
         let unit = if r.counting { "Instructions" } else { "Time" };
-        let mut headings = vec![format!("{unit}, median")];
+        let mut headings = vec![match r.best_of {
+            Some(rounds) => format!("{unit}, best of {rounds} (and worst)"),
+            None => format!("{unit}, median"),
+        }];
         let totals = r.has_totals();
         let measured = r.measured();
         for system in &measured {
@@ -35,6 +38,9 @@ impl Grid {
             for system in &measured {
                 let (value, total) = (line.values[*system], line.totals[*system]);
                 cells.push(value.map_or("not measured".into(), |v| {
+                    if r.best_of.is_some() {
+                        return format!("{} ({})", r.show(v.median), r.show(v.high));
+                    }
                     let half = if v.median > 0.0 { (v.high - v.low) / 2.0 / v.median } else { 0.0 };
                     format!("{} ± {:.1} %", r.show(v.median), half * 100.0)
                 }));

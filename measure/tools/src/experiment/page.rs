@@ -2,13 +2,17 @@
 
 use super::grid::{self, Grid};
 use super::results::Results;
-use super::scaling;
+use super::{asked, scaling};
 use crate::numbers::kind;
 use std::fmt::Write;
 
 /// Returns the kind of numbers that an experiment has.
 pub fn said(r: &Results) -> String {
-    if r.scaling.is_empty() { kind(r.counting).join(" ") } else { scaling::KIND.into() }
+    match r.best_of {
+        Some(_) => asked::KIND.into(),
+        None if r.scaling.is_empty() => kind(r.counting).join(" "),
+        None => scaling::KIND.into(),
+    }
 }
 
 /// Returns the tables of an experiment's values: those that have rows.

@@ -7,6 +7,8 @@ use measure_chart::{Anchor, Scale, Tick};
 /// Room for values beside the bars.
 const RIGHT: f64 = 90.0;
 
+const INTERVALS: &str = "; thin lines are 95 % intervals";
+
 /// The picture.
 pub fn draw(r: &Results) -> String {
     let measured = r.measured();
@@ -78,7 +80,8 @@ fn note(r: &Results, groups: &[Group]) -> String {
         note += "; the mark is the aim";
     }
     if groups.iter().flat_map(|group| &group.bars).any(|bar| bar.interval.is_some()) {
-        note += "; thin lines are 95 % intervals";
+        let best = r.best_of.is_some();
+        note += if best { "; thin lines reach up to the worst round" } else { INTERVALS };
     }
     note
 }

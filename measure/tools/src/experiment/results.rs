@@ -63,6 +63,9 @@ pub struct Results {
     /// Two processes against one.
     #[serde(default)]
     pub scaling: Vec<Scaled>,
+    /// Values are the best of so many rounds, and their intervals reach up to the worst.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub best_of: Option<u32>,
     /// The heading of the table that shows how often each work is done in a second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
@@ -274,6 +277,7 @@ impl Results {
             time: None,
             further: Vec::new(),
             scaling: Vec::new(),
+            best_of: what.asked.as_ref().map(|asked| asked.rounds),
             rate: what.rate.clone().filter(|_| !counting),
         }
     }
