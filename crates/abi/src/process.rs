@@ -168,6 +168,17 @@ pub struct RobustListHead {
     pub list_op_pending: u64,
 }
 
+/// `struct futex_waitv` of `futex_waitv(2)`.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs, reason = "named as in linux/futex.h")]
+pub struct FutexWaitv {
+    pub val: u64,
+    pub uaddr: u64,
+    pub flags: u32,
+    pub reserved: u32,
+}
+
 /// `struct sched_param`.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

@@ -10,7 +10,12 @@
 //! signal came or the time passed. `leave` returns which of the two happened, so a wake is never
 //! lost: a waiter that was marked counts as woken, whatever else ended its sleep.
 //!
-//! Invariants: a waiter is in at most one bucket; it is marked if and only if a waker took it out.
+//! A waiter may wait for several words at once (`futex_waitv(2)`). It enters a bucket for each of
+//! them, and has a mark for each. Then it leaves all of them, and counts as woken by those where it
+//! was marked.
+//!
+//! Invariants: for each of its words a waiter is in at most one bucket; it is marked for a word if
+//! and only if a waker took it out there.
 //!
 //! An empty queue has room for a few waiters at most: the room of many is given back. There are
 //! hundreds of buckets, and a program could have each of them keep room for all its threads.
@@ -18,10 +23,11 @@
 //! Lock order: buckets by their index, at most two (`requeue`); then the locks that [`Wake::wake`]
 //! takes.
 //!
-//! Road not taken: a list of waiters to be woken after the lock is released (Linux' `wake_q`). It
+//! Roads not taken: a waiter for each word of a wait for several. One object has a known size, and
+//! 128 of them for one call have to be refused when memory is scarce. A list of waiters to be woken after the lock is released (Linux' `wake_q`). It
 //! needs memory or a link in each waiter, and a woken waiter does not come back to the bucket here.
 
-use crate::atomic::{AtomicBool, const_new};
+use crate::atomic::{AtomicU64, const_new};
 use alloc::collections::TryReserveError;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -41,8 +47,12 @@ pub struct Waiter<S> {
     woken: Woken,
 }
 
+/// The most words that one waiter waits for (`FUTEX_WAITV_MAX`).
+pub const WORDS: usize = 128;
+
+/// A mark for each word of a waiter.
 #[derive(Debug)]
-struct Woken(AtomicBool);
+struct Woken([AtomicU64; WORDS / 64]);
 
 impl Default for Woken {
     fn default() -> Woken {
@@ -53,8 +63,13 @@ impl Default for Woken {
 impl Woken {
     const_new! {
         /// Returns "not woken".
-        pub fn new() -> Woken { Woken(AtomicBool::new(false)) }
+        pub fn new() -> Woken { Woken([AtomicU64::new(0), AtomicU64::new(0)]) }
     }
+}
+
+/// The place of a word's mark.
+fn mark(word: u8) -> (usize, u64) {
+    (usize::from(word) / 64 % (WORDS / 64), 1 << (word % 64))
 }
 
 impl<S: Wake> Waiter<S> {
@@ -63,13 +78,20 @@ impl<S: Wake> Waiter<S> {
         Waiter { sleep, woken: Woken::new() }
     }
 
-    /// Whether a waker has taken it out of its bucket.
+    /// Whether a waker has taken it out of the bucket of any of its words.
     pub fn is_woken(&self) -> bool {
-        self.woken.0.load(Acquire)
+        self.woken.0.iter().any(|marks| marks.load(Acquire) != 0)
     }
 
-    fn wake(&self) {
-        self.woken.0.store(true, Release);
+    /// Whether a waker has taken it out of the bucket of this word.
+    pub fn is_woken_at(&self, word: u8) -> bool {
+        let (place, bit) = mark(word);
+        self.woken.0[place].load(Acquire) & bit != 0
+    }
+
+    fn wake(&self, word: u8) {
+        let (place, bit) = mark(word);
+        self.woken.0[place].fetch_or(bit, Release);
         self.sleep.wake();
     }
 }
@@ -79,6 +101,8 @@ impl<S: Wake> Waiter<S> {
 pub struct QueuedWaiter<K, S> {
     key: K,
     bits: u32,
+    /// Which of its words this is.
+    word: u8,
     waiter: Arc<Waiter<S>>,
 }
 
@@ -116,30 +140,39 @@ pub struct Which<K> {
 
 impl<B: Bucket> Table<'_, B> {
     /// Enters a waiter; the caller reads the word afterwards.
+    ///
+    /// * `word` - which of the waiter's words this is, below [`WORDS`].
     pub fn enter(
         &self,
         place: Which<B::Key>,
         waiter: &Arc<Waiter<B::Sleep>>,
+        word: u8,
     ) -> Result<(), TryReserveError> {
-        self.0[place.bucket].with(|queue| {
+        let Which { key, bits, bucket } = place;
+        self.0[bucket].with(|queue| {
             queue.try_reserve(1)?;
-            queue.push(QueuedWaiter { key: place.key, bits: place.bits, waiter: waiter.clone() });
+            queue.push(QueuedWaiter { key, bits, word, waiter: waiter.clone() });
             Ok(())
         })
     }
 
-    /// Takes a waiter out that entered bucket `bucket`. False: it was woken.
+    /// Takes a waiter out that entered bucket `bucket` for its word `word`. False: it was woken
+    /// there.
     ///
     /// * `relax` - one round of waiting for other processors, while a requeue moves the waiter.
     pub fn leave(
         &self,
         bucket: usize,
         waiter: &Arc<Waiter<B::Sleep>>,
+        word: u8,
         mut relax: impl FnMut(),
     ) -> bool {
         let remove = |bucket: &B| {
             bucket.with(|queue| {
-                let place = queue.iter().position(|entry| Arc::ptr_eq(&entry.waiter, waiter));
+                let is_it = |entry: &QueuedWaiter<_, _>| {
+                    entry.word == word && Arc::ptr_eq(&entry.waiter, waiter)
+                };
+                let place = queue.iter().position(is_it);
                 let left = place.map(|place| queue.remove(place)).is_some();
                 give_back(queue);
                 left
@@ -151,7 +184,7 @@ impl<B: Bucket> Table<'_, B> {
         // It is not where it entered: it was woken, or moved to another bucket. While it is being
         // moved, a search of each bucket in turn may miss it.
         loop {
-            if waiter.is_woken() {
+            if waiter.is_woken_at(word) {
                 return false;
             }
             if self.0.iter().any(remove) {
@@ -204,7 +237,7 @@ fn wake_in<K: PartialEq + Copy, S: Wake>(
     let mut woken = 0;
     queue.retain(|entry| {
         if woken < most && entry.key == which.key && entry.bits & which.bits != 0 {
-            entry.waiter.wake();
+            entry.waiter.wake(entry.word);
             woken += 1;
             return false;
         }
@@ -280,7 +313,7 @@ mod tests {
 
     fn crowd(table: &Table<'_, Cell>) -> Vec<Arc<Waiter<Asleep>>> {
         let waiters: Vec<_> = (0..1000).map(|_| Arc::new(Waiter::new(Asleep))).collect();
-        waiters.iter().for_each(|waiter| table.enter(FIRST, waiter).unwrap());
+        waiters.iter().for_each(|waiter| table.enter(FIRST, waiter, 0).unwrap());
         waiters
     }
 
@@ -297,7 +330,7 @@ mod tests {
         assert_eq!(table.wake(FIRST, 1000), 1000);
         assert!(kept(&table) <= KEPT, "woken");
         for waiter in crowd(&table) {
-            assert!(table.leave(0, &waiter, || {}));
+            assert!(table.leave(0, &waiter, 0, || {}));
         }
         assert!(kept(&table) <= KEPT, "left");
         crowd(&table);
@@ -306,5 +339,30 @@ mod tests {
         assert_eq!(buckets[0].0.borrow().capacity(), 0);
         assert_eq!(table.wake(SECOND, 1000), 999);
         assert!(kept(&table) <= KEPT, "moved and woken");
+    }
+
+    #[test]
+    fn one_waiter_of_many_words_is_woken_by_those_that_were_woken() {
+        let buckets = [Cell::default(), Cell::default()];
+        let table = Table(&buckets);
+        let words = || 0..WORDS as u8;
+        let place =
+            |word: u8| Which { key: u32::from(word), bucket: usize::from(word) % 2, bits: 1 };
+        let waiter = Arc::new(Waiter::new(Asleep));
+        words().for_each(|word| table.enter(place(word), &waiter, word).unwrap());
+        // One is woken at its place, one where it was moved to, one is moved only.
+        assert_eq!(table.wake(place(64), 9), 1);
+        let moved = table.requeue(place(127), place(2), 0, 1, || Ok::<(), ()>(()));
+        assert_eq!(moved, Ok((0, 1)));
+        assert_eq!(table.wake(place(2), 9), 2);
+        let moved = table.requeue(place(0), place(1), 0, 1, || Ok::<(), ()>(()));
+        assert_eq!(moved, Ok((0, 1)));
+        let woken = |word: &u8| [2, 64, 127].contains(word);
+        for word in words() {
+            assert_eq!(waiter.is_woken_at(word), woken(&word), "{word}");
+            let left = table.leave(usize::from(word) % 2, &waiter, word, || {});
+            assert_eq!(left, !woken(&word), "{word}");
+        }
+        assert!(buckets.iter().all(|bucket| bucket.0.borrow().is_empty()));
     }
 }

@@ -320,7 +320,7 @@ impl Words {
 
     fn enter(&self, key: u32) -> std::sync::Arc<Waiter<Woken>> {
         let waiter = std::sync::Arc::new(Waiter::new(Woken(AtomicUsize::new(0))));
-        self.table().enter(which(key), &waiter).unwrap();
+        self.table().enter(which(key), &waiter, 0).unwrap();
         waiter
     }
 }
@@ -354,7 +354,7 @@ fn a_wake_is_not_lost_to_a_waiter_whose_time_passed() {
         let (first, second) = (words.enter(0), words.enter(0));
         let other = words.clone();
         let waker = thread::spawn(move || other.table().wake(which(0), 1));
-        let left = words.table().leave(0, &first, thread::yield_now);
+        let left = words.table().leave(0, &first, 0, thread::yield_now);
         assert_eq!(waker.join().unwrap(), 1);
         // Either the first was woken, and reports that, or the second was.
         assert_eq!(left, !first.is_woken());
@@ -373,12 +373,46 @@ fn a_waiter_that_is_moved_leaves_or_is_woken() {
             let (woken, moved) = other.table().requeue(which(0), which(1), 0, 1, check).unwrap();
             (woken, moved, other.table().wake(which(1), 1))
         });
-        let left = words.table().leave(0, &waiter, thread::yield_now);
+        let left = words.table().leave(0, &waiter, 0, thread::yield_now);
         let (woken, moved, later) = mover.join().unwrap();
         assert_eq!(woken, 0);
         assert!(later <= moved);
         assert_eq!(left, later == 0);
         assert_eq!(waiter.is_woken(), later == 1);
+        words.buckets.iter().for_each(|bucket| bucket.with(|queue| assert!(queue.is_empty())));
+    });
+}
+
+#[test]
+fn a_waiter_for_two_words_sees_one_change_or_is_woken() {
+    explore(|| {
+        let words = Words::new();
+        let waiter = words.enter(0);
+        let other = words.clone();
+        // The second word changes; its waiters are moved to the first word, and woken there.
+        let waker = thread::spawn(move || {
+            other.words[1].store(1, Ordering::Relaxed);
+            let check = || Ok::<(), ()>(());
+            let (_, moved) = other.table().requeue(which(1), which(0), 0, 9, check).unwrap();
+            assert!(moved <= 1);
+            other.table().wake(which(0), 9)
+        });
+        words.table().enter(which(1), &waiter, 1).unwrap();
+        let changed = words.words[1].load(Ordering::Relaxed) != 0;
+        let leave = || {
+            [0, 1].map(|word| words.table().leave(word.into(), &waiter, word, thread::yield_now))
+        };
+        let (left, woken) = if changed {
+            let left = leave();
+            (left, waker.join().unwrap())
+        } else {
+            // It sleeps until the waker was there.
+            let woken = waker.join().unwrap();
+            assert!(waiter.is_woken_at(1), "it sleeps for ever");
+            (leave(), woken)
+        };
+        assert_eq!(left.iter().filter(|left| !**left).count(), woken);
+        assert_eq!([0, 1].map(|word| !waiter.is_woken_at(word)), left);
         words.buckets.iter().for_each(|bucket| bucket.with(|queue| assert!(queue.is_empty())));
     });
 }

@@ -1,4 +1,4 @@
-//! Futexes (`futex(2)`, `futex(7)`).
+//! Futexes (`futex(2)`, `futex_waitv(2)`, `futex(7)`).
 //!
 //! `hayate-protocols` decides which waiter is woken, moved, or leaves by itself; this module has
 //! the keys of words, the checks of their values, and the sleep. A waiter enters a bucket *before*
@@ -6,10 +6,11 @@
 //! memory is touched under a bucket's lock.
 //!
 //! The key of a word is its address in the space or, for words in memory shared between spaces, its
-//! place in the content. Lock order: buckets in the order of their addresses, then a space's lock
-//! (only to look at a word) or a waiter's wait queue.
+//! place in the content. Lock order: buckets in the order of their addresses, or the queue
+//! [`clock::SET`]; then a space's lock (only to look at a word) or a waiter's wait queue.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
@@ -18,9 +19,11 @@ use hayate_machine::user::{self, UserPtr};
 use hayate_protocols::futex::{Bucket, Queue, Table, Waiter, Wake, Which};
 
 use super::thread::Thread;
+use crate::clock;
 use crate::memory;
 use crate::memory::FutexPlace;
-use crate::schedule::{WaitQueue, Woken};
+use crate::reclaim::growth::Grow;
+use crate::schedule::{Listener, WaitQueue, Woken, time};
 
 const BUCKETS: usize = 256;
 
@@ -39,6 +42,13 @@ struct Sleep(WaitQueue);
 impl Wake for Sleep {
     fn wake(&self) {
         self.0.wake_all();
+    }
+}
+
+/// A wait for a time of the real-time clock looks again when that clock is set.
+impl Listener for Waiter<Sleep> {
+    fn notify(&self, _: u32) {
+        self.sleep.wake();
     }
 }
 
@@ -105,8 +115,8 @@ pub fn wait(
 ) -> Result<()> {
     let place = Key::new(address, private)?.with(bits);
     let waiter = Arc::new(Waiter::new(Sleep(WaitQueue::new())));
-    TABLE.enter(place, &waiter).map_err(|_| Errno::ENOMEM)?;
-    let leave = || TABLE.leave(place.bucket, &waiter, relax);
+    TABLE.enter(place, &waiter, 0).map_err(|_| Errno::ENOMEM)?;
+    let leave = || TABLE.leave(place.bucket, &waiter, 0, relax);
     let found = user::load_u32(address);
     if !matches!(found, Ok(now) if now == value) {
         // If it was woken nevertheless, the wake was meant for the value that the caller knew.
@@ -122,6 +132,115 @@ pub fn wait(
         Err(_) if !leave() => Ok(()),
         Err(Woken::TimedOut) => Err(Errno::ETIMEDOUT),
         Err(Woken::Interrupted) => Err(Errno::ERESTARTSYS),
+    }
+}
+
+/// One word of a wait for several.
+#[derive(Clone, Copy)]
+pub struct Awaited {
+    /// Its address.
+    pub address: usize,
+    /// Whether no other space shares it.
+    pub private: bool,
+    /// What it must hold.
+    pub value: u32,
+}
+
+/// The time at which a wait for several words ends, in nanoseconds.
+#[derive(Clone, Copy)]
+pub enum Until {
+    /// On the monotonic clock.
+    Monotonic(u64),
+    /// On the real-time clock, which may be set meanwhile.
+    Realtime(u64),
+}
+
+/// The most words of one wait.
+pub const WORDS: usize = hayate_protocols::futex::WORDS;
+
+/// Waits until one of the words is woken, if each holds its value (`futex_wait_multiple`,
+/// kernel/futex/waitwake.c). Returns the number of a word that was woken: the last of them.
+///
+/// All words are entered before the thread sleeps, and each before it is looked at. So a wake of
+/// any is either seen as another value, or marks the waiter.
+///
+/// Fails with `EAGAIN` if one holds another value, `ETIMEDOUT`, `EFAULT`, `EINVAL`, `ENOMEM`,
+/// `ERESTARTSYS` for a signal.
+pub fn wait_any(words: &[Awaited], until: Option<Until>) -> Result<usize> {
+    let mut places = Vec::new();
+    places.make_room_exact(words.len())?;
+    for word in words {
+        places.push(Key::new(word.address, word.private)?.with(u32::MAX));
+    }
+    let waiter = Arc::new(Waiter::new(Sleep(WaitQueue::new())));
+    let (entered, result) = enter_all(&waiter, words, &places);
+    let result = result.and_then(|()| sleep(&waiter, until));
+    let mut woken = None;
+    for (word, place) in places.iter().enumerate().take(entered) {
+        if !TABLE.leave(place.bucket, &waiter, word as u8, relax) {
+            woken = Some(word);
+        }
+    }
+    match woken {
+        // Whatever else ended the wait: a wake is not lost.
+        Some(word) => Ok(word),
+        None => Err(result.err().unwrap_or(Errno::EAGAIN)),
+    }
+}
+
+/// Enters a waiter for each word, as long as they hold their values. Returns how many it entered.
+fn enter_all(
+    waiter: &Arc<Waiter<Sleep>>,
+    words: &[Awaited],
+    places: &[Which<Key>],
+) -> (usize, Result<()>) {
+    for (number, (word, place)) in words.iter().zip(places).enumerate() {
+        if TABLE.enter(*place, waiter, number as u8).is_err() {
+            return (number, Err(Errno::ENOMEM));
+        }
+        match user::load_u32(word.address) {
+            Ok(found) if found == word.value => {}
+            found => return (number + 1, found.and(Err(Errno::EAGAIN))),
+        }
+    }
+    (words.len(), Ok(()))
+}
+
+/// Sleeps until a waiter is woken at any of its words.
+fn sleep(waiter: &Arc<Waiter<Sleep>>, until: Option<Until>) -> Result<()> {
+    let woken = || waiter.is_woken().then_some(());
+    let slept = match until {
+        None => waiter.sleep.0.wait_interruptible(None, woken),
+        Some(Until::Monotonic(deadline)) => {
+            waiter.sleep.0.wait_interruptible(Some(deadline), woken)
+        }
+        Some(Until::Realtime(goal)) => {
+            let listener: Arc<dyn Listener> = waiter.clone();
+            if !clock::SET.listen(listener.clone()) {
+                return Err(Errno::ENOMEM);
+            }
+            let slept = sleep_until_realtime(waiter, goal);
+            clock::SET.unlisten(&listener);
+            slept
+        }
+    };
+    slept.map_err(|why| match why {
+        Woken::TimedOut => Errno::ETIMEDOUT,
+        Woken::Interrupted => Errno::ERESTARTSYS,
+    })
+}
+
+/// Sleeps until a waiter is woken, or the real-time clock shows `goal`, by running or by being set.
+fn sleep_until_realtime(waiter: &Waiter<Sleep>, goal: u64) -> core::result::Result<(), Woken> {
+    loop {
+        let seen = clock::settings();
+        let left = goal.saturating_sub(time::realtime_ns());
+        let deadline = time::monotonic_ns().saturating_add(left);
+        let ends = || (waiter.is_woken() || clock::settings() != seen).then_some(());
+        waiter.sleep.0.wait_interruptible(Some(deadline), ends)?;
+        if waiter.is_woken() {
+            return Ok(());
+        }
     }
 }
 

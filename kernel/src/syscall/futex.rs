@@ -1,13 +1,19 @@
-//! Futexes and the per-thread areas of the C library (`futex(2)`, `set_robust_list(2)`).
+//! Futexes and the per-thread areas of the C library (`futex(2)`, `futex_waitv(2)`,
+//! `set_robust_list(2)`).
 
+use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
+use hayate_abi::process::FutexWaitv;
 use hayate_abi::time::Timespec;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
+use super::time::{CLOCK_MONOTONIC, CLOCK_REALTIME};
 use crate::process;
+use crate::process::futex::{Awaited, Until};
 use crate::process::{Restart, futex, pids};
+use crate::reclaim::growth::Grow;
 use crate::schedule::time;
 
 const FUTEX_WAIT: i32 = 0;
@@ -125,6 +131,54 @@ pub fn wait_again(
     bits: u32,
 ) -> Result<()> {
     wait(address, private, value, Some(deadline), bits).map(|_| ())
+}
+
+/// `futex_waitv(2)`
+pub fn futex_waitv(
+    waiters: usize,
+    count: u32,
+    flags: u32,
+    timeout: usize,
+    clock: i32,
+) -> Result<usize> {
+    if flags != 0 || waiters == 0 || !(1..=futex::WORDS).contains(&(count as usize)) {
+        return Err(Errno::EINVAL);
+    }
+    let until = match (timeout, clock) {
+        (0, _) => None,
+        (_, CLOCK_REALTIME | CLOCK_MONOTONIC) => {
+            let given = UserPtr::<Timespec>::new(timeout).read()?.to_nanos()?;
+            Some(match clock {
+                CLOCK_REALTIME => Until::Realtime(given),
+                _ => Until::Monotonic(given),
+            })
+        }
+        _ => return Err(Errno::EINVAL),
+    };
+    let mut words = Vec::new();
+    words.make_room_exact(count as usize)?;
+    let first = UserPtr::<FutexWaitv>::new(waiters);
+    for index in 0..count as usize {
+        words.push(awaited(&first.at(index).read()?)?);
+    }
+    // The time is absolute: a call that is made again after a signal has the same end.
+    futex::wait_any(&words, until)
+}
+
+/// One word of `futex_waitv(2)` (`futex_parse_waitv`). Fails with `EINVAL`.
+fn awaited(given: &FutexWaitv) -> Result<Awaited> {
+    const FUTEX_32: u32 = 2;
+    const PRIVATE: u32 = FUTEX_PRIVATE_FLAG as u32;
+    let known = given.flags & !(FUTEX_32 | PRIVATE) == 0 && given.flags & FUTEX_32 != 0;
+    if !known || given.reserved != 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Awaited {
+        address: given.uaddr as usize,
+        private: given.flags & PRIVATE != 0,
+        // The upper half means nothing for a word of 32 bits (`futex_wait_multiple_setup`, 6.1).
+        value: given.val as u32,
+    })
 }
 
 /// `set_robust_list(2)`

@@ -1,4 +1,4 @@
-//! Descriptors of processes (`pidfd_open(2)`, `pidfd_send_signal(2)`).
+//! Descriptors of processes (`pidfd_open(2)`, `pidfd_send_signal(2)`, `pidfd_getfd(2)`).
 
 use alloc::sync::Arc;
 
@@ -9,6 +9,7 @@ use super::file::open_file;
 use super::signal;
 use crate::fs::proc;
 use crate::process;
+use crate::process::access::{self, Ids};
 use crate::process::{pidfd, pids};
 use crate::vfs::open_file::flags::O_NONBLOCK;
 
@@ -54,4 +55,26 @@ pub fn pidfd_send_signal(fd: i32, number: i32, info: usize, flags: u32) -> Resul
         }
     };
     signal::send_to(&caller, &target, info)
+}
+
+/// `pidfd_getfd(2)`: also copies a descriptor of `O_PATH`, as `dup(2)` does.
+pub fn pidfd_getfd(pidfd: i32, fd: i32, flags: u32) -> Result<i32> {
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let target = pidfd::process(&*open_file(pidfd)?)?;
+    // The descriptors are those of its first thread, which may have ended before others.
+    let first = target.thread(target.id()).ok_or(Errno::EBADF)?;
+    let own = process::current();
+    // Check and take the descriptors of one program, even if it executes another one meanwhile.
+    let (allowed, files, space) =
+        target.steady(|| (access::check(&first, Ids::Real), first.try_files(), first.space()));
+    allowed?;
+    let file = files.ok_or(Errno::EBADF)?.get(fd)?;
+    if let Some(space) = space.filter(|_| !Arc::ptr_eq(&target, &own.process)) {
+        // Both have one position from now on, and the next start of its command must not have
+        // that from here.
+        space.note_outside();
+    }
+    own.install(file, true)
 }

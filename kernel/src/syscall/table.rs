@@ -227,7 +227,7 @@ syscalls! {
         101 ptrace(request: Long, pid: Int, address: Word, data: Word) [partial ptrace::ptrace "no block steps, no reading of filters, no 32-bit programs"];
         434 pidfd_open(pid: Int, flags: Flags) [complete pidfd::pidfd_open];
         424 pidfd_send_signal(pidfd: Fd, signal: Int, info: Pointer, flags: Flags) [complete pidfd::pidfd_send_signal];
-        438 pidfd_getfd(pidfd: Fd, fd: Fd, flags: Flags) [none "descriptors pass by sockets only"];
+        438 pidfd_getfd(pidfd: Fd, fd: Fd, flags: Flags) [complete pidfd::pidfd_getfd];
         312 kcmp(first: Int, second: Int, kind: Int, index: Word, other: Word) [none "no comparing of processes"];
         308 setns(fd: Fd, kind: Int) [none "no namespaces"];
     }
@@ -295,7 +295,7 @@ syscalls! {
         273 set_robust_list(head: Pointer, size: Size) [complete futex::set_robust_list];
         274 get_robust_list(pid: Int, head: Pointer, size: Pointer) [complete futex::get_robust_list];
         334 rseq(area: Pointer, size: Uint, flags: Flags, signature: Flags) [none "the C library goes without"];
-        449 futex_waitv(waiters: Pointer, count: Uint, flags: Flags, timeout: Pointer, clock: Int) [none "one futex at a time"];
+        449 futex_waitv(waiters: Pointer, count: Uint, flags: Flags, timeout: Pointer, clock: Int) [complete futex::futex_waitv];
     }
 
     "Credentials" {

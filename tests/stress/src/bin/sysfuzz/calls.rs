@@ -51,6 +51,8 @@ pub enum ArgumentKind {
     Queue,
     /// A `struct sigevent` for message queues, or none.
     Notification,
+    /// An array of `struct futex_waitv`.
+    Words,
 }
 
 /// Requests of ioctl(2) on terminals, pipes, sockets and files, except those that push input to
@@ -209,6 +211,9 @@ pub const PTRACE: u64 = 101;
 pub const NO_PROCESS: u64 = 0x3fff_fff0;
 /// See [`KILL`]: the descriptor can only refer to the worker itself or its children.
 pub const PIDFD_KILL: u64 = 424;
+/// Takes a descriptor of another process; root could take those of process 1, by which it serves
+/// the host.
+pub const PIDFD_TAKE: u64 = 438;
 /// The child borrows its parent's stack.
 pub const VFORK: u64 = 58;
 /// Its third argument names a file system.
@@ -440,8 +445,10 @@ pub const CALLS: &[Call] = &[
     ("clone3", 435, &[CloneArguments, Of(&[64, 80, 88])]),
     ("close_range", 436, &[Fd, Fd, Small]),
     ("openat2", 437, &[DirFd, Path, Mem, Len]),
+    ("pidfd_getfd", PIDFD_TAKE, &[Fd, Fd, Of(&[0])]),
     ("faccessat2", 439, &[DirFd, Path, Small, Bits]),
     ("epoll_pwait2", 441, &[Fd, Mem, Small, Time, Mem, Small]),
+    ("futex_waitv", 449, &[Words, Of(&[1, 2, 3, 4]), Of(&[0]), Time, Of(&[0, 1])]),
     ("vfork", VFORK, &[]),
     ("getgid", 104, &[]),
     ("getegid", 108, &[]),

@@ -8,7 +8,7 @@ use hayate_stress::{Random, become_nobody, limit};
 
 use crate::calls::{
     ArgumentKind, CALLS, FORBIDDEN, KILL, MACHINE_CALLS, MOUNT_CALL, NO_PROCESS, PIDFD_KILL,
-    PRLIMIT, PTRACE, QUEUE, TGKILL, TGQUEUE, TKILL, VM_WRITE,
+    PIDFD_TAKE, PRLIMIT, PTRACE, QUEUE, TGKILL, TGQUEUE, TKILL, VM_WRITE,
 };
 
 /// A program to execute: an ELF header, one segment, and `exit(42)` (elf(5)).
@@ -242,6 +242,7 @@ impl Worker {
             ArgumentKind::CloneArguments => self.clone_arguments(),
             ArgumentKind::Queue => self.random.pick(QUEUES).as_ptr() as u64,
             ArgumentKind::Notification => self.notification(),
+            ArgumentKind::Words => self.words(),
             ArgumentKind::Mount => MOUNT_POINT.get().map_or(0, |path| path.as_ptr() as u64),
         }
     }
@@ -309,6 +310,22 @@ impl Worker {
         at
     }
 
+    /// Returns four `struct futex_waitv`, mostly of words that hold what is expected.
+    fn words(&mut self) -> u64 {
+        const SIZE_32: u64 = 2;
+        const PRIVATE: u64 = 128;
+        let at = self.fresh(4 * 24);
+        for i in 0..4 {
+            let word = self.arena + (self.random.below(ARENA as u64) & !3);
+            let value = self.random.pick(&[0u64, 0, 0, 1]);
+            let flags = self.random.pick(&[SIZE_32, SIZE_32 | PRIVATE, SIZE_32 | PRIVATE, PRIVATE]);
+            for (place, value) in [value, word, flags].into_iter().enumerate() {
+                self.put(at + i * 24 + place as u64 * 8, value);
+            }
+        }
+        at
+    }
+
     /// Makes a call that changes another process one of the worker itself: root may take the memory
     /// of process 1 away, and the machine ends with it.
     fn spare_others(&self, number: u64, a: &mut [u64; 6]) {
@@ -316,6 +333,10 @@ impl Worker {
         let at = match number & 0xffff_ffff {
             PRLIMIT | VM_WRITE => 0,
             PTRACE => 1,
+            PIDFD_TAKE if self.privileged => {
+                a[0] = u64::MAX;
+                return;
+            }
             _ => return,
         };
         if !matches!(a[at], 0 | NO_PROCESS) {

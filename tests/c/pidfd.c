@@ -1,0 +1,191 @@
+/* What the descriptor of a process is good for: taking a descriptor of it, pidfd_getfd(2). */
+#define AREA "pidfd"
+#include "harness.h"
+#include <sys/prctl.h>
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438
+#endif
+#ifndef O_PATH
+#define O_PATH 010000000
+#endif
+
+static int pidfd_open(pid_t pid) { return OK((int)syscall(SYS_pidfd_open, pid, 0)); }
+static long getfd(int pidfd, int fd, unsigned flags) {
+    return syscall(SYS_pidfd_getfd, pidfd, fd, flags);
+}
+
+/* A child that has `file` as descriptor 40 and a file of its own as 41, and waits. */
+static pid_t start_holder(int file) {
+    GATE(ready);
+    pid_t pid = FORK();
+    if (pid == 0) {
+        OK(dup2(file, 40));
+        OK(dup2(OK(open("own", O_RDWR | O_CREAT, 0600)), 41));
+        CHECK_EQ(OK(write(41, "0123456789", 10)), 10);
+        OK(dup2(OK(open(".", O_PATH)), 42));
+        gate_open(&ready);
+        for (;;)
+            pause();
+    }
+    gate_pass(&ready);
+    return pid;
+}
+
+static void finish(pid_t pid) {
+    OK(kill(pid, SIGKILL));
+    KILLED(pid, SIGKILL);
+}
+
+TEST(a_taken_descriptor_is_the_same_open_file) {
+    pid_t pid = start_holder(OK(open("/dev/null", O_RDONLY)));
+    int pidfd = pidfd_open(pid);
+    int fd = (int)OK(getfd(pidfd, 41, 0));
+    char text[8] = {0};
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 10);
+    CHECK_EQ(lseek(fd, 3, SEEK_SET), 3);
+    int again = (int)OK(getfd(pidfd, 41, 0));
+    CHECK(again != fd);
+    CHECK_EQ(lseek(again, 0, SEEK_CUR), 3);
+    CHECK_EQ(OK(read(again, text, 4)), 4);
+    CHECK_STR(text, "3456");
+    CHECK_EQ(lseek(fd, 0, SEEK_CUR), 7);
+    /* It stays when its first owner is gone. */
+    finish(pid);
+    CHECK_EQ(OK(read(fd, text, 3)), 3);
+    CHECK_EQ(memcmp(text, "789", 3), 0);
+}
+
+TEST(it_closes_at_exec_and_takes_the_lowest_number) {
+    int null = OK(open("/dev/null", O_RDONLY));
+    pid_t pid = start_holder(null);
+    int pidfd = pidfd_open(pid), hole = OK(dup(null));
+    OK(close(hole));
+    int fd = (int)OK(getfd(pidfd, 40, 0));
+    CHECK_EQ(fd, hole);
+    CHECK_EQ(OK(fcntl(fd, F_GETFD)), FD_CLOEXEC);
+    CHECK_EQ(OK(fcntl(null, F_GETFD)), 0);
+    finish(pid);
+}
+
+TEST(a_pipe_and_a_path_are_taken_too) {
+    int ends[2];
+    OK(pipe(ends));
+    pid_t pid = start_holder(ends[1]);
+    OK(close(ends[1]));
+    int pidfd = pidfd_open(pid), end = (int)OK(getfd(pidfd, 40, 0)), path;
+    CHECK_EQ(OK(write(end, "x", 1)), 1);
+    path = (int)OK(getfd(pidfd, 42, 0));
+    CHECK(OK(fcntl(path, F_GETFL)) & O_PATH);
+    ERR(read(path, ends, 1), EBADF);
+    finish(pid);
+    /* The pipe has a writer as long as this one holds its end. */
+    char c;
+    CHECK_EQ(OK(read(ends[0], &c, 1)), 1);
+    OK(fcntl(ends[0], F_SETFL, O_NONBLOCK));
+    ERR(read(ends[0], &c, 1), EAGAIN);
+    OK(close(end));
+    CHECK_EQ(OK(read(ends[0], &c, 1)), 0);
+}
+
+TEST(errors) {
+    int null = OK(open("/dev/null", O_RDONLY)), self = pidfd_open(getpid());
+    CHECK(OK(getfd(self, null, 0)) > null);
+    ERR(getfd(self, null, 1), EINVAL);
+    ERR(getfd(-1, null, 0x80000000), EINVAL);
+    ERR(getfd(-1, null, 0), EBADF);
+    ERR(getfd(999, null, 0), EBADF);
+    ERR(getfd(null, null, 0), EBADF);
+    ERR(getfd(OK(open("/proc/self", O_RDONLY | O_DIRECTORY)), null, 0), EBADF);
+    ERR(getfd(self, -1, 0), EBADF);
+    ERR(getfd(self, 999, 0), EBADF);
+    ERR(getfd(self, INT_MAX, 0), EBADF);
+    struct rlimit limit = {0, 0};
+    IN_CHILD({
+        limit.rlim_cur = limit.rlim_max = 20;
+        int holder = pidfd_open(getppid());
+        while (dup(null) != -1 || errno != EMFILE) {
+            OK(setrlimit(RLIMIT_NOFILE, &limit));
+        }
+        ERR(getfd(holder, null, 0), EMFILE);
+    });
+}
+
+TEST(a_process_that_ended_has_none) {
+    pid_t pid = FORK();
+    if (pid == 0)
+        _exit(0);
+    int pidfd = pidfd_open(pid);
+    siginfo_t info;
+    OK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT));
+    /* A zombie: EBADF in 6.1, ESRCH since 6.9 (kernel/pid.c). */
+    ERR2(getfd(pidfd, 0, 0), EBADF, ESRCH);
+    EXITS(pid, 0);
+    ERR(getfd(pidfd, 0, 0), ESRCH);
+}
+
+TEST(rights_are_those_of_a_tracer) {
+    if (geteuid() != 0)
+        SKIP("not root");
+    int null = OK(open("/dev/null", O_RDONLY));
+    OK(fchmodat(AT_FDCWD, ".", 0777, 0));
+    pid_t pid = start_holder(null);
+    int pidfd = pidfd_open(pid);
+    IN_CHILD({
+        BECOME(NOBODY, NOBODY);
+        ERR(getfd(pidfd, 40, 0), EPERM);
+        /* The right is asked before the descriptor is looked at. */
+        ERR(getfd(pidfd, 999, 0), EPERM);
+        /* One's own, whatever was changed. */
+        OK(getfd(pidfd_open(getpid()), 0, 0));
+        /* Another one of the same user: only if it is dumpable. */
+        GATE(ready);
+        pid_t other = FORK();
+        if (other == 0) {
+            OK(prctl(PR_SET_DUMPABLE, 1));
+            gate_open(&ready);
+            for (;;)
+                pause();
+        }
+        gate_pass(&ready);
+        int theirs = pidfd_open(other);
+        OK(getfd(theirs, 0, 0));
+        finish(other);
+        if ((other = FORK()) == 0) {
+            OK(prctl(PR_SET_DUMPABLE, 0));
+            gate_open(&ready);
+            for (;;)
+                pause();
+        }
+        gate_pass(&ready);
+        ERR(getfd(pidfd_open(other), 0, 0), EPERM);
+        finish(other);
+    });
+    finish(pid);
+}
+
+static void *hold_on(void *arg) {
+    gate_open(arg);
+    for (;;)
+        pause();
+    return NULL;
+}
+
+TEST(descriptors_are_those_of_the_first_thread) {
+    /* Its first thread has ended, another one lives (`__pidfd_fget`: the task of the number). */
+    GATE(ready);
+    pid_t pid = FORK();
+    if (pid == 0) {
+        pthread_t other;
+        ZERO(pthread_create(&other, NULL, hold_on, &ready));
+        syscall(SYS_exit, 0);
+    }
+    gate_pass(&ready);
+    int pidfd = pidfd_open(pid), fd;
+    EVENTUALLY((fd = (int)getfd(pidfd, 0, 0)) == -1 || close(fd) != 0);
+    ERR2(getfd(pidfd, 0, 0), EBADF, ESRCH);
+    finish(pid);
+}
