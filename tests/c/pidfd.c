@@ -2,6 +2,7 @@
 #define AREA "pidfd"
 #include "harness.h"
 #include <sys/prctl.h>
+#include <sys/uio.h>
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
@@ -188,4 +189,120 @@ TEST(descriptors_are_those_of_the_first_thread) {
     EVENTUALLY((fd = (int)getfd(pidfd, 0, 0)) == -1 || close(fd) != 0);
     ERR2(getfd(pidfd, 0, 0), EBADF, ESRCH);
     finish(pid);
+}
+
+/* ---- process_madvise(2) --------------------------------------------------------------------- */
+
+#ifndef SYS_process_madvise
+#define SYS_process_madvise 440
+#endif
+enum { WILLNEED_ADVICE = 3, DONTNEED_ADVICE = 4, COLD_ADVICE = 20, PAGEOUT_ADVICE = 21 };
+
+static long advise(int pidfd, const void *vector, size_t count, int advice, unsigned flags) {
+    return syscall(SYS_process_madvise, pidfd, vector, count, advice, flags);
+}
+
+static char *pages(size_t count) {
+    char *at = OK(mmap(NULL, count * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+                       0));
+    memset(at, 'x', count * PAGE);
+    return at;
+}
+
+TEST(advice_on_a_child_changes_no_byte) {
+    if (geteuid() != 0)
+        SKIP("not root");
+    char *at = pages(8);
+    int file = OK(open("file", O_RDWR | O_CREAT, 0600));
+    OK(ftruncate(file, 4 * (off_t)PAGE));
+    char *mapped = OK(mmap(NULL, 4 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+    strcpy(mapped, "written");
+    GATE(ready);
+    GATE(checked);
+    pid_t pid = FORK();
+    if (pid == 0) {
+        gate_open(&ready);
+        gate_pass(&checked);
+        for (size_t i = 0; i < 8 * PAGE; i++)
+            CHECK_EQ(at[i], 'x');
+        CHECK_STR(mapped, "written");
+        _exit(0);
+    }
+    gate_pass(&ready);
+    int pidfd = pidfd_open(pid);
+    struct iovec ranges[] = {{at, 2 * PAGE}, {at + 4 * PAGE, 1}, {NULL, 0}, {mapped, 4 * PAGE}};
+    int advice[] = {COLD_ADVICE, PAGEOUT_ADVICE, WILLNEED_ADVICE};
+    for (int i = 0; i < 3; i++) {
+        CHECK_EQ(OK(advise(pidfd, ranges, 4, advice[i], 0)), (long)(6 * PAGE + 1));
+        CHECK_EQ(OK(advise(pidfd, ranges, 0, advice[i], 0)), 0);
+        CHECK_EQ(OK(advise(pidfd_open(getpid()), ranges, 4, advice[i], 0)),
+                 (long)(6 * PAGE + 1));
+    }
+    gate_open(&checked);
+    EXITS(pid, 0);
+}
+
+TEST(advice_ends_at_the_first_range_that_is_wrong) {
+    if (geteuid() != 0)
+        SKIP("not root");
+    char *at = pages(4);
+    pid_t pid = start_holder(OK(open("/dev/null", O_RDONLY)));
+    int pidfd = pidfd_open(pid);
+    struct iovec ranges[] = {{at, PAGE}, {at + 1, PAGE}, {at + 2 * PAGE, PAGE}};
+    CHECK_EQ(OK(advise(pidfd, ranges, 3, COLD_ADVICE, 0)), (long)PAGE);
+    ERR(advise(pidfd, ranges + 1, 2, COLD_ADVICE, 0), EINVAL);
+    struct iovec gap[] = {{at, PAGE}, {BAD, PAGE}};
+    CHECK_EQ(OK(advise(pidfd, gap, 2, COLD_ADVICE, 0)), (long)PAGE);
+    ERR(advise(pidfd, gap + 1, 1, COLD_ADVICE, 0), ENOMEM);
+    /* Memory of the other process, not of this one. */
+    OK(munmap(at, 4 * PAGE));
+    CHECK_EQ(OK(advise(pidfd, ranges, 1, PAGEOUT_ADVICE, 0)), (long)PAGE);
+    finish(pid);
+}
+
+TEST(advice_errors) {
+    if (geteuid() != 0)
+        SKIP("not root");
+    char *at = pages(2);
+    pid_t pid = start_holder(OK(open("/dev/null", O_RDONLY)));
+    int pidfd = pidfd_open(pid), null = OK(open("/dev/null", O_RDONLY));
+    struct iovec range = {at, PAGE}, bad = {(void *)KERNEL_ADDRESS, PAGE};
+    struct iovec long_one = {at, SIZE_MAX};
+    ERR(advise(pidfd, &range, 1, COLD_ADVICE, 1), EINVAL);
+    ERR(advise(-1, &range, 1, COLD_ADVICE, 0), EBADF);
+    ERR(advise(null, &range, 1, COLD_ADVICE, 0), EBADF);
+    ERR(advise(pidfd, BAD, 1, COLD_ADVICE, 0), EFAULT);
+    ERR(advise(pidfd, &bad, 1, COLD_ADVICE, 0), EFAULT);
+    ERR(advise(pidfd, &long_one, 1, COLD_ADVICE, 0), EINVAL);
+    ERR(advise(pidfd, &range, 1025, COLD_ADVICE, 0), EINVAL);
+    /* The vector is read before the descriptor is looked at. */
+    ERR(advise(-1, BAD, 1, COLD_ADVICE, 0), EFAULT);
+    ERR(advise(pidfd, &range, 1, DONTNEED_ADVICE, 0), EINVAL);
+    ERR(advise(pidfd, &range, 1, 0, 0), EINVAL);
+    ERR(advise(pidfd, &range, 1, 99, 0), EINVAL);
+    IN_CHILD({
+        BECOME(NOBODY, NOBODY);
+        ERR(advise(pidfd, &range, 1, COLD_ADVICE, 0), EACCES);
+        /* Another one of the same user: the right to look at it is not enough. */
+        GATE(ready);
+        pid_t other = FORK();
+        if (other == 0) {
+            OK(prctl(PR_SET_DUMPABLE, 1));
+            gate_open(&ready);
+            for (;;)
+                pause();
+        }
+        gate_pass(&ready);
+        ERR(advise(pidfd_open(other), &range, 1, COLD_ADVICE, 0), EPERM);
+        finish(other);
+    });
+    finish(pid);
+    ERR(advise(pidfd, &range, 1, COLD_ADVICE, 0), ESRCH);
+    if ((pid = FORK()) == 0)
+        _exit(0);
+    pidfd = pidfd_open(pid);
+    siginfo_t info;
+    OK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT));
+    ERR(advise(pidfd, &range, 1, COLD_ADVICE, 0), ESRCH);
+    EXITS(pid, 0);
 }

@@ -124,7 +124,7 @@ pub fn start(regs: &mut UserRegs, request: &CloneRequest) -> Result<u32> {
     }
     let fpu = fpu::fork().ok_or(Errno::ENOMEM)?;
     let execution = Execution::new_user(thread.clone(), &position.regs, fpu)?;
-    inherit_schedule(&thread, &execution);
+    inherit_schedule(&parent, &thread, &execution, request)?;
     if parent.declared.is_there() && !request.has(CLONE_VM) {
         templates::keep(&parent, &position, request.child_numbers())?;
     }
@@ -326,10 +326,19 @@ fn position_after(regs: &UserRegs, request: &CloneRequest) -> Result<Position> {
     Ok(position)
 }
 
-fn inherit_schedule(thread: &Thread, execution: &Execution) {
+fn inherit_schedule(
+    maker: &Thread,
+    thread: &Thread,
+    execution: &Execution,
+    request: &CloneRequest,
+) -> Result<()> {
     let parent = schedule::current();
     if parent.packed_scheduling() != 0 {
         execution.set_scheduling(parent.scheduling().for_child());
+        if execution.inherit_io(&parent, request.has(CLONE_IO))? {
+            maker.traces.note_shared_io();
+            thread.traces.note_shared_io();
+        }
         if !parent.may_read_tsc() {
             execution.starts_without_tsc();
         }
@@ -342,6 +351,7 @@ fn inherit_schedule(thread: &Thread, execution: &Execution) {
         // The mask had an online processor when the parent got it, so this does not fail.
         let _ = execution.set_affinity(parent.affinity());
     }
+    Ok(())
 }
 
 /// Makes the new thread known: to its process, its parent and the table of numbers.

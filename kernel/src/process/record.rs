@@ -443,7 +443,8 @@ impl Process {
     /// several of these must read them all in `look` (Linux: `exec_update_lock`, fs/exec.c).
     ///
     /// `look` must neither sleep nor drop what may be the last reference to a thread, a space or a
-    /// file. Lock order: before the locks of single fields, before a space's.
+    /// file. Lock order: before the locks of single fields, before a space's; of two processes, in
+    /// the order of their addresses.
     #[inline]
     pub fn steady<T>(&self, look: impl FnOnce() -> T) -> T {
         let _exchange = self.exchange.lock();

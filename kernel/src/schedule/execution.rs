@@ -5,7 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
-use core::sync::atomic::{AtomicBool, AtomicI8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::Result;
 use hayate_machine::context::{Context, Principal};
@@ -62,7 +62,8 @@ pub struct Execution {
     pub(super) rank_base: AtomicU64,
     /// It is the idle execution: the flow of control with which its CPU was started.
     pub(super) idle: bool,
-    nice: AtomicI8,
+    /// The nice value in bits 0 to 7, and what `io_priority.rs` keeps.
+    pub(super) own: AtomicU32,
     pub(super) weight: AtomicU32,
     pub(super) virtual_time: AtomicU64,
     /// Nanoseconds on a processor, up to `since`.
@@ -157,7 +158,7 @@ impl Execution {
             policy: AtomicU32::new(0),
             rank_base: AtomicU64::new(rank_base(Policy::Other)),
             idle,
-            nice: AtomicI8::new(0),
+            own: AtomicU32::new(0),
             weight: AtomicU32::new(weight::UNIT),
             virtual_time: AtomicU64::new(0),
             run_time: AtomicU64::new(0),
@@ -210,6 +211,10 @@ impl Execution {
     /// A counted reference to it.
     pub fn arc(&self) -> Arc<Execution> {
         self.this.upgrade().expect("an execution in use is owned")
+    }
+
+    pub(super) fn weak(&self) -> Weak<Execution> {
+        self.this.clone()
     }
 
     /// Whether it runs a user thread (and is not a kernel or idle execution).
@@ -267,13 +272,14 @@ impl Execution {
 
     /// Its nice value.
     pub fn nice(&self) -> i8 {
-        self.nice.load(Ordering::Relaxed)
+        self.own.load(Ordering::Relaxed) as i8
     }
 
     /// Sets its nice value, cut to -20..=19.
     pub fn set_nice(&self, nice: i8) {
         let nice = nice.clamp(-20, 19);
-        self.nice.store(nice, Ordering::Relaxed);
+        let set = |word| Some(word & !0xff | u32::from(nice as u8));
+        let _ = self.own.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set);
         self.weight.store(weight::weight(nice), Ordering::Relaxed);
     }
 
@@ -287,10 +293,11 @@ impl Execution {
         self.set_scheduling(Scheduling { policy, ..self.scheduling() });
     }
 
-    /// How it is scheduled, in the form of [`Scheduling::pack`].
+    /// How it is scheduled, in the form of [`Scheduling::pack`], and other bits that a child
+    /// inherits: it is 0 if there is nothing to inherit.
     #[inline]
     pub fn packed_scheduling(&self) -> u64 {
-        u64::from(self.nice.load(Ordering::Relaxed) as u8) << 32
+        u64::from(self.own.load(Ordering::Relaxed)) << 32
             | u64::from(self.policy.load(Ordering::Relaxed))
     }
 

@@ -13,6 +13,7 @@
 //! | [`wake_affinity`] | where the child of a waiting parent begins |
 //! | [`timer`] | timers |
 //! | [`execution`] | an execution, and the one that runs here |
+//! | [`io_priority`] | the priority of its input and output |
 //! | [`waiting`], [`run_queue`] | the order of a queue, queues, waking, interrupting |
 //! | [`statistics`], [`steal`] | counts and loads, work of other processors |
 //! | [`look`] | a look for the kernel's own work |
@@ -30,6 +31,7 @@
 
 pub mod execution;
 mod idle;
+mod io_priority;
 mod lock;
 mod look;
 pub mod policy;

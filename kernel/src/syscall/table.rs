@@ -178,7 +178,7 @@ syscalls! {
         26 msync(address: Word, length: Size, flags: Flags) [complete memory::msync];
         27 mincore(address: Word, length: Size, vector: Pointer) [complete memory::mincore];
         28 madvise(address: Word, length: Size, advice: Int) [partial memory::madvise "no KSM, no collapsing to large pages"];
-        440 process_madvise(pidfd: Fd, vector: Pointer, count: Size, advice: Int, flags: Flags) [none];
+        440 process_madvise(pidfd: Fd, vector: Pointer, count: Size, advice: Int, flags: Flags) [partial memory::process_madvise "no collapsing to large pages"];
         149 mlock(address: Word, length: Size) [complete memory::mlock];
         325 mlock2(address: Word, length: Size, flags: Flags) [complete memory::mlock2];
         150 munlock(address: Word, length: Size) [complete memory::munlock];
@@ -228,7 +228,7 @@ syscalls! {
         434 pidfd_open(pid: Int, flags: Flags) [complete pidfd::pidfd_open];
         424 pidfd_send_signal(pidfd: Fd, signal: Int, info: Pointer, flags: Flags) [complete pidfd::pidfd_send_signal];
         438 pidfd_getfd(pidfd: Fd, fd: Fd, flags: Flags) [complete pidfd::pidfd_getfd];
-        312 kcmp(first: Int, second: Int, kind: Int, index: Word, other: Word) [none "no comparing of processes"];
+        312 kcmp(first: Int, second: Int, kind: Int, index: Word, other: Word) [complete kcmp::kcmp];
         308 setns(fd: Fd, kind: Int) [none "no namespaces"];
     }
 
@@ -286,8 +286,8 @@ syscalls! {
         314 sched_setattr(pid: Int, attributes: Pointer, flags: Flags) [partial sched::sched_setattr "no SCHED_DEADLINE: EINVAL"];
         315 sched_getattr(pid: Int, attributes: Pointer, size: Uint, flags: Flags) [complete sched::sched_getattr];
         309 getcpu(cpu: Pointer, node: Pointer, cache: Pointer) [complete sched::getcpu];
-        251 ioprio_set(which: Int, who: Int, priority: Int) [none "no I/O priorities"];
-        252 ioprio_get(which: Int, who: Int) [none "no I/O priorities"];
+        251 ioprio_set(which: Int, who: Int, priority: Int) [complete ioprio::ioprio_set];
+        252 ioprio_get(which: Int, who: Int) [complete ioprio::ioprio_get];
     }
 
     "Futexes" {

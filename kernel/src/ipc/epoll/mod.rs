@@ -305,6 +305,14 @@ impl Epoll {
         Ok(())
     }
 
+    /// What names the file that is watched under the number `fd`, after `skip` others of that
+    /// number (`ep_find_tfd`): the address of the open file. Fails with `ENOENT`.
+    pub fn watched(&self, fd: i32, skip: u32) -> Result<usize> {
+        let items = self.items.lock();
+        let mut found = items.values().filter(|item| item.fd == fd);
+        found.nth(skip as usize).map(|item| item.file.as_ptr().addr()).ok_or(Errno::ENOENT)
+    }
+
     /// Takes up to `most` ready entries, as events and data. On `ENOMEM` none is taken.
     fn collect(&self, most: usize) -> Result<Vec<(u32, u64)>> {
         let mut found = Vec::new();

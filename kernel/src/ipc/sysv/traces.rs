@@ -1,4 +1,5 @@
-//! What a thread has done with System V objects, which its end has to know.
+//! What a thread has done that its end has to know: with System V objects, and whether it shares its
+//! context of input and output.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -7,12 +8,13 @@ use hayate_machine::sync::SpinLock;
 
 use super::sem::UndoList;
 use super::shm;
+use crate::schedule;
 
-/// What a thread has done with System V objects that its end has to know. A thread that did nothing
-/// pays one look at [`marks`](Self::marks).
+/// What a thread has done that its end has to know. A thread that did nothing pays one look at
+/// [`marks`](Self::marks).
 #[derive(Default)]
 pub struct Traces {
-    /// [`MAKER`] and [`UNDO`].
+    /// [`MAKER`], [`UNDO`] and [`SHARES_IO`].
     marks: AtomicU32,
     /// A number that no other thread has; 0: none yet.
     serial: AtomicU64,
@@ -24,6 +26,8 @@ pub struct Traces {
 const MAKER: u32 = 1;
 /// The thread has a list of adjustments.
 const UNDO: u32 = 1 << 1;
+/// The thread shares its context of input and output with others.
+const SHARES_IO: u32 = 1 << 2;
 
 impl Traces {
     /// The thread's number here, since it makes a segment. For the thread itself.
@@ -54,7 +58,18 @@ impl Traces {
         *self.undo.lock() = Some(list);
     }
 
-    /// The thread ends: it leaves its objects.
+    /// Its list of adjustments, if it has one.
+    pub fn known_undo_list(&self) -> Option<Arc<UndoList>> {
+        self.undo.lock().clone()
+    }
+
+    /// It shares its context of input and output ([`schedule::Execution::inherit_io`]).
+    #[cold]
+    pub fn note_shared_io(&self) {
+        self.marks.fetch_or(SHARES_IO, Ordering::Relaxed);
+    }
+
+    /// The thread ends: it leaves its objects. For the current thread.
     #[inline]
     pub fn end(&self, process: impl FnOnce() -> u32) {
         if self.marks.load(Ordering::Relaxed) != 0 {
@@ -67,6 +82,9 @@ impl Traces {
         self.leave_undo(process);
         if self.marks.load(Ordering::Relaxed) & MAKER != 0 {
             shm::maker_ends(self.serial.load(Ordering::Relaxed));
+        }
+        if self.marks.load(Ordering::Relaxed) & SHARES_IO != 0 {
+            schedule::current().leave_io();
         }
     }
 

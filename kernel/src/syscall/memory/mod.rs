@@ -5,9 +5,11 @@
 
 mod barrier;
 mod foreign;
+mod of_process;
 
 pub use barrier::membarrier;
 pub use foreign::{process_vm_readv, process_vm_writev};
+pub use of_process::process_madvise;
 
 use alloc::sync::Arc;
 

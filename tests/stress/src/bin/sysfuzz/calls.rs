@@ -119,6 +119,8 @@ const MAPPING: &[u64] = &[1, 2, 0x10, 0x20, 0x20, 0x100, 0x800, 0x2000, 0x4000, 
 /// Advice of madvise(2).
 const ADVICE: &[u64] =
     &[0, 1, 2, 3, 4, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 25];
+/// Priorities of ioprio_set(2), of each class.
+const PRIORITIES: &[u64] = &[0, 1, 0x2000, 0x4000, 0x4007, 0x4008, 0x6000, 0x6001, 0x8000];
 /// Flags of open(2).
 const OPEN: &[u64] = &[
     1, 2, 0o100, 0o100, 0o200, 0o400, 0o1000, 0o2000, 0o4000, 0o10000, 0o40000, 0o200000, 0o400000,
@@ -379,6 +381,8 @@ pub const CALLS: &[Call] = &[
     ("epoll_ctl", 233, &[Fd, Of(&[1, 2, 3]), Fd, Mem]),
     ("utimes", 235, &[Path, Mem]),
     ("waitid", 247, &[Small, Pid, Mem, Bits, Mem]),
+    ("ioprio_set", 251, &[Of(&[1, 2]), Pid, Of(PRIORITIES)]),
+    ("ioprio_get", 252, &[Of(&[1, 2, 3]), Pid]),
     ("inotify_init", 253, &[]),
     ("inotify_add_watch", 254, &[Fd, Path, Bits]),
     ("inotify_rm_watch", 255, &[Fd, Small]),
@@ -425,6 +429,8 @@ pub const CALLS: &[Call] = &[
     ("sendmmsg", 307, &[Fd, Mem, Small, Bits]),
     ("getcpu", 309, &[Mem, Mem, Mem]),
     ("process_vm_readv", 310, &[Pid, Vectors, Small, Vectors, Small, Small]),
+    ("kcmp", 312, &[Pid, Pid, Of(&[0, 0, 1, 2, 3, 4, 5, 6, 8]), Fd, Fd]),
+    ("kcmp", 312, &[Pid, Pid, Of(&[7]), Fd, Mem]),
     ("renameat2", 316, &[DirFd, Path, DirFd, Path, Small]),
     ("seccomp", 317, &[Of(&[1, 1, 2, 3]), Flags(&[1, 2, 4, 8, 16, 32]), Mem]),
     ("getrandom", 318, &[Mem, Len, Small]),
@@ -447,6 +453,7 @@ pub const CALLS: &[Call] = &[
     ("openat2", 437, &[DirFd, Path, Mem, Len]),
     ("pidfd_getfd", PIDFD_TAKE, &[Fd, Fd, Of(&[0])]),
     ("faccessat2", 439, &[DirFd, Path, Small, Bits]),
+    ("process_madvise", 440, &[Fd, Vectors, Small, Of(&[3, 20, 21, 4, 25]), Of(&[0])]),
     ("epoll_pwait2", 441, &[Fd, Mem, Small, Time, Mem, Small]),
     ("futex_waitv", 449, &[Words, Of(&[1, 2, 3, 4]), Of(&[0]), Time, Of(&[0, 1])]),
     ("vfork", VFORK, &[]),
