@@ -30,6 +30,7 @@
 //! | [`in_place::attach`] | text on non-volatile memory, entered when it is mapped |
 //! | [`map`] | mmap, munmap, mprotect, brk |
 //! | [`lock`], [`remap`], [`advise`] | mlock, mremap, madvise and their like |
+//! | [`policy`] | mbind, move_pages |
 //! | [`segments`] | shmat and shmdt |
 //! | [`foreign`] | reading and writing another space |
 //! | [`show`] | the contents of `/proc/PID/maps`, `smaps` and `statm` |
@@ -73,6 +74,7 @@ pub mod map;
 pub mod origin;
 pub mod page;
 pub mod places;
+pub mod policy;
 pub mod region;
 pub mod remap;
 pub mod segments;

@@ -3,6 +3,7 @@
 use alloc::sync::{Arc, Weak};
 
 use hayate_abi::{Errno, Result};
+use hayate_memory_policy::Policy;
 use hayate_space_map::Content;
 use machine::paging::Access;
 use machine::sync::Once;
@@ -41,7 +42,7 @@ impl Protection {
 bitflags::bitflags! {
     /// Further properties of a region.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-    pub struct RegionFlags: u16 {
+    pub struct RegionFlags: u32 {
         /// Writes are visible in all mappings of the same content (`MAP_SHARED`).
         const SHARED = 1;
         /// Grows downwards when the page below it is touched: a stack (`MAP_GROWSDOWN`).
@@ -75,6 +76,22 @@ bitflags::bitflags! {
         const RANDOM = 1 << 14;
         /// See `RANDOM`.
         const SEQUENTIAL = 1 << 15;
+        /// Its memory policy (`mbind(2)`), a word of 16 bits: it parts, joins and is inherited with
+        /// the other flags, and costs nothing where there is none.
+        const POLICY = 0xffff << 16;
+    }
+}
+
+impl RegionFlags {
+    /// The memory policy; `None`: that of the thread.
+    pub fn policy(self) -> Option<Policy> {
+        Policy::unpack((self.bits() >> 16) as u16)
+    }
+
+    /// Sets the memory policy.
+    pub fn set_policy(&mut self, policy: Option<Policy>) {
+        let word = u32::from(Policy::pack(policy)) << 16;
+        *self = RegionFlags::from_bits_retain(self.difference(RegionFlags::POLICY).bits() | word);
     }
 }
 

@@ -333,12 +333,13 @@ fn inherit_schedule(
     request: &CloneRequest,
 ) -> Result<()> {
     let parent = schedule::current();
-    if parent.packed_scheduling() != 0 {
+    if parent.bequeaths() {
         execution.set_scheduling(parent.scheduling().for_child());
         if execution.inherit_io(&parent, request.has(CLONE_IO))? {
             maker.traces.note_shared_io();
             thread.traces.note_shared_io();
         }
+        execution.set_memory_policy(parent.memory_policy());
         if !parent.may_read_tsc() {
             execution.starts_without_tsc();
         }

@@ -45,6 +45,9 @@ pub trait UserThread: Send + Sync {
     }
 }
 
+/// Where the memory policy is in [`Execution::own`].
+const POLICY_AT: u32 = 32;
+
 /// An execution; see the module.
 pub struct Execution {
     id: u64,
@@ -62,8 +65,9 @@ pub struct Execution {
     pub(super) rank_base: AtomicU64,
     /// It is the idle execution: the flow of control with which its CPU was started.
     pub(super) idle: bool,
-    /// The nice value in bits 0 to 7, and what `io_priority.rs` keeps.
-    pub(super) own: AtomicU32,
+    /// The nice value in bits 0 to 7, what `io_priority.rs` keeps in bits 8 to 31, the memory
+    /// policy in bits 32 to 47.
+    pub(super) own: AtomicU64,
     pub(super) weight: AtomicU32,
     pub(super) virtual_time: AtomicU64,
     /// Nanoseconds on a processor, up to `since`.
@@ -158,7 +162,7 @@ impl Execution {
             policy: AtomicU32::new(0),
             rank_base: AtomicU64::new(rank_base(Policy::Other)),
             idle,
-            own: AtomicU32::new(0),
+            own: AtomicU64::new(0),
             weight: AtomicU32::new(weight::UNIT),
             virtual_time: AtomicU64::new(0),
             run_time: AtomicU64::new(0),
@@ -278,7 +282,7 @@ impl Execution {
     /// Sets its nice value, cut to -20..=19.
     pub fn set_nice(&self, nice: i8) {
         let nice = nice.clamp(-20, 19);
-        let set = |word| Some(word & !0xff | u32::from(nice as u8));
+        let set = |word| Some(word & !0xff | u64::from(nice as u8));
         let _ = self.own.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set);
         self.weight.store(weight::weight(nice), Ordering::Relaxed);
     }
@@ -293,12 +297,29 @@ impl Execution {
         self.set_scheduling(Scheduling { policy, ..self.scheduling() });
     }
 
-    /// How it is scheduled, in the form of [`Scheduling::pack`], and other bits that a child
-    /// inherits: it is 0 if there is nothing to inherit.
+    /// How it is scheduled, in the form of [`Scheduling::pack`].
     #[inline]
     pub fn packed_scheduling(&self) -> u64 {
-        u64::from(self.own.load(Ordering::Relaxed)) << 32
+        u64::from(self.own.load(Ordering::Relaxed) as u8) << 32
             | u64::from(self.policy.load(Ordering::Relaxed))
+    }
+
+    /// Whether an execution that it makes inherits anything from it beside the processors.
+    #[inline]
+    pub fn bequeaths(&self) -> bool {
+        self.own.load(Ordering::Relaxed) | u64::from(self.policy.load(Ordering::Relaxed)) != 0
+    }
+
+    /// Its memory policy, as [`hayate_memory_policy::Policy::pack`] packs it; 0: none.
+    pub fn memory_policy(&self) -> u16 {
+        (self.own.load(Ordering::Relaxed) >> POLICY_AT) as u16
+    }
+
+    /// Sets its memory policy.
+    pub fn set_memory_policy(&self, policy: u16) {
+        let others = !(0xffff << POLICY_AT);
+        let set = |word| Some(word & others | u64::from(policy) << POLICY_AT);
+        let _ = self.own.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set);
     }
 
     /// How it is scheduled.

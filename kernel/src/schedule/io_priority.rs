@@ -25,13 +25,13 @@ use super::execution::Execution;
 use crate::reclaim::growth::Grow;
 
 /// Bit of the word: it has a context.
-const CONTEXT: u32 = 1 << 8;
+const CONTEXT: u64 = 1 << 8;
 /// It shares its context; the priority is in [`SHARED`].
-const SHARES: u32 = 1 << 9;
+const SHARES: u64 = 1 << 9;
 /// Where the priority is in the word.
 const SHIFT: u32 = 16;
 /// The bits of the word that belong to this module.
-const BITS: u32 = 0xffff << SHIFT | CONTEXT | SHARES;
+const BITS: u64 = 0xffff << SHIFT | CONTEXT | SHARES;
 
 /// The members of shared contexts, each with the priority of its context.
 static SHARED: SpinLock<Vec<(Weak<Execution>, Arc<AtomicU32>)>> = SpinLock::new(Vec::new());
@@ -61,11 +61,11 @@ impl Execution {
         let list = SHARED.lock();
         match self.shared(&list) {
             Some(context) => context.store(priority.into(), Ordering::Relaxed),
-            None => self.set_io(CONTEXT | u32::from(priority) << SHIFT),
+            None => self.set_io(CONTEXT | u64::from(priority) << SHIFT),
         }
     }
 
-    fn set_io(&self, bits: u32) {
+    fn set_io(&self, bits: u64) {
         let set = |word| Some(word & !BITS | bits);
         let _ = self.own.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set);
     }
@@ -93,7 +93,7 @@ impl Execution {
         if !shares {
             let priority = maker.io_priority();
             if priority >= FIRST_CLASS {
-                self.set_io(CONTEXT | u32::from(priority) << SHIFT);
+                self.set_io(CONTEXT | u64::from(priority) << SHIFT);
             }
             return Ok(false);
         }
@@ -104,7 +104,7 @@ impl Execution {
             Some(context) => context.clone(),
             None => {
                 let word = maker.own.load(Ordering::Relaxed);
-                let context = Arc::new(AtomicU32::new(word >> SHIFT));
+                let context = Arc::new(AtomicU32::new(u32::from((word >> SHIFT) as u16)));
                 list.push((maker.weak(), context.clone()));
                 maker.set_io(CONTEXT | SHARES);
                 context

@@ -191,6 +191,12 @@ syscalls! {
         329 pkey_mprotect(address: Word, length: Size, protection: Flags, key: Int) [partial memory::pkey_mprotect "no protection keys: key -1 only"];
         330 pkey_alloc(flags: Flags, rights: Flags) [partial memory::pkey_alloc "no protection keys: ENOSPC"];
         331 pkey_free(key: Int) [partial memory::pkey_free "no protection keys: EINVAL"];
+        238 set_mempolicy(mode: Int, nodes: Pointer, count: Size) [complete memory::set_mempolicy];
+        239 get_mempolicy(mode: Pointer, nodes: Pointer, count: Size, address: Word, flags: Flags) [complete memory::get_mempolicy];
+        237 mbind(address: Word, length: Size, mode: Int, nodes: Pointer, count: Size, flags: Flags) [partial memory::mbind "the policy of shared memory belongs to the mapping"];
+        450 set_mempolicy_home_node(address: Word, length: Size, node: Word, flags: Word) [complete memory::set_mempolicy_home_node];
+        256 migrate_pages(pid: Int, count: Size, from: Pointer, to: Pointer) [complete memory::migrate_pages];
+        279 move_pages(pid: Int, count: Size, pages: Pointer, nodes: Pointer, status: Pointer, flags: Flags) [complete memory::move_pages];
         448 process_mrelease(pidfd: Fd, flags: Flags) [none];
     }
 
@@ -420,15 +426,10 @@ syscalls! {
         214 epoll_ctl_old() [none "never existed"];
         215 epoll_wait_old() [none "never existed"];
         236 vserver() [none "never existed"];
-        237 mbind(address: Word, length: Size, mode: Int, nodes: Pointer, count: Size, flags: Flags) [none "one memory node"];
-        238 set_mempolicy(mode: Int, nodes: Pointer, count: Size) [none "one memory node"];
-        239 get_mempolicy(mode: Pointer, nodes: Pointer, count: Size, address: Word, flags: Flags) [none "one memory node"];
         246 kexec_load(entry: Word, count: Size, segments: Pointer, flags: Flags) [none "no kexec"];
         248 add_key(kind: Path, description: Path, payload: Pointer, size: Size, keyring: Int) [none "no key rings"];
         249 request_key(kind: Path, description: Path, callout: Path, keyring: Int) [none "no key rings"];
         250 keyctl(operation: Int, second: Word, third: Word, fourth: Word, fifth: Word) [none "no key rings"];
-        256 migrate_pages(pid: Int, count: Size, from: Pointer, to: Pointer) [none "one memory node"];
-        279 move_pages(pid: Int, count: Size, pages: Pointer, nodes: Pointer, status: Pointer, flags: Flags) [none "one memory node"];
         298 perf_event_open(attributes: Pointer, pid: Int, cpu: Int, group: Fd, flags: Flags) [none "no performance counters"];
         300 fanotify_init(flags: Flags, event_flags: Flags) [none "no fanotify"];
         301 fanotify_mark(fd: Fd, flags: Flags, mask: Word, directory: Fd, path: Path) [none "no fanotify"];
@@ -446,6 +447,5 @@ syscalls! {
         445 landlock_add_rule(ruleset: Fd, kind: Int, attributes: Pointer, flags: Flags) [none "no Landlock"];
         446 landlock_restrict_self(ruleset: Fd, flags: Flags) [none "no Landlock"];
         447 memfd_secret(flags: Flags) [none "no secret memory"];
-        450 set_mempolicy_home_node(address: Word, length: Size, node: Word, flags: Flags) [none "one memory node"];
     }
 }

@@ -6,10 +6,14 @@
 mod barrier;
 mod foreign;
 mod of_process;
+mod policy;
 
 pub use barrier::membarrier;
 pub use foreign::{process_vm_readv, process_vm_writev};
 pub use of_process::process_madvise;
+pub use policy::{
+    get_mempolicy, mbind, migrate_pages, move_pages, set_mempolicy, set_mempolicy_home_node,
+};
 
 use alloc::sync::Arc;
 

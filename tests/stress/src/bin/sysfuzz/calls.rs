@@ -121,6 +121,10 @@ const ADVICE: &[u64] =
     &[0, 1, 2, 3, 4, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 25];
 /// Priorities of ioprio_set(2), of each class.
 const PRIORITIES: &[u64] = &[0, 1, 0x2000, 0x4000, 0x4007, 0x4008, 0x6000, 0x6001, 0x8000];
+/// Modes of memory policies, with and without flags.
+const POLICIES: &[u64] = &[0, 1, 2, 3, 4, 5, 6, 0x8001, 0x8002, 0x4003, 0x2002, 0xc002];
+/// How long a mask of nodes is said to be.
+const NODES: &[u64] = &[0, 1, 2, 4, 9, 64, 65, 129, 1025, 32769, 32770];
 /// Flags of open(2).
 const OPEN: &[u64] = &[
     1, 2, 0o100, 0o100, 0o200, 0o400, 0o1000, 0o2000, 0o4000, 0o10000, 0o40000, 0o200000, 0o400000,
@@ -380,6 +384,9 @@ pub const CALLS: &[Call] = &[
     ("epoll_wait", 232, &[Fd, Mem, Small, Small]),
     ("epoll_ctl", 233, &[Fd, Of(&[1, 2, 3]), Fd, Mem]),
     ("utimes", 235, &[Path, Mem]),
+    ("mbind", 237, &[Addr, Len, Of(POLICIES), Mem, Of(NODES), Flags(&[1, 2, 4])]),
+    ("set_mempolicy", 238, &[Of(POLICIES), Mem, Of(NODES)]),
+    ("get_mempolicy", 239, &[Mem, Mem, Of(NODES), Addr, Of(&[0, 1, 2, 2, 3, 4])]),
     ("waitid", 247, &[Small, Pid, Mem, Bits, Mem]),
     ("ioprio_set", 251, &[Of(&[1, 2]), Pid, Of(PRIORITIES)]),
     ("ioprio_get", 252, &[Of(&[1, 2, 3]), Pid]),
@@ -456,6 +463,7 @@ pub const CALLS: &[Call] = &[
     ("process_madvise", 440, &[Fd, Vectors, Small, Of(&[3, 20, 21, 4, 25]), Of(&[0])]),
     ("epoll_pwait2", 441, &[Fd, Mem, Small, Time, Mem, Small]),
     ("futex_waitv", 449, &[Words, Of(&[1, 2, 3, 4]), Of(&[0]), Time, Of(&[0, 1])]),
+    ("set_mempolicy_home_node", 450, &[Addr, Len, Of(&[0, 0, 1]), Of(&[0])]),
     ("vfork", VFORK, &[]),
     ("getgid", 104, &[]),
     ("getegid", 108, &[]),
@@ -514,4 +522,7 @@ pub const MACHINE_CALLS: &[Call] = &[
     ("mq_unlink", 241, &[Queue]),
     ("semtimedop", 220, &[Small, Mem, Of(&[1, 2, 3, 500]), Time]),
     ("clock_adjtime", 305, &[Small, Mem]),
+    ("migrate_pages", 256, &[Pid, Of(NODES), Mem, Mem]),
+    ("move_pages", 279, &[Pid, Small, Vectors, Of(&[0]), Mem, Flags(&[2, 4])]),
+    ("move_pages", 279, &[Pid, Small, Vectors, Mem, Mem, Flags(&[2, 4])]),
 ];
