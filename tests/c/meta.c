@@ -266,6 +266,29 @@ TEST(o_noatime_and_reading) {
     });
 }
 
+struct old_stat {
+    int32_t free;
+    uint64_t inodes;
+    char name[6], pack[6];
+};
+
+TEST(ustat_tells_of_a_device) {
+    struct stat st;
+    struct statfs fs;
+    struct old_stat old;
+    memset(&old, 0x55, sizeof old);
+    OK(stat("/proc", &st));
+    OK(statfs("/proc", &fs));
+    OK(syscall(SYS_ustat, (unsigned)st.st_dev, &old));
+    CHECK_EQ(old.free, (int32_t)fs.f_bfree);
+    CHECK_EQ(old.inodes, fs.f_ffree);
+    CHECK_EQ(old.name[0] | old.pack[0], 0);
+    ERR(syscall(SYS_ustat, 0, &old), EINVAL);
+    ERR(syscall(SYS_ustat, 0xfff00, &old), EINVAL);
+    ERR(syscall(SYS_ustat, 0xfff00, BAD), EINVAL);
+    ERR(syscall(SYS_ustat, (unsigned)st.st_dev, BAD), EFAULT);
+}
+
 TEST(statfs_is_plausible) {
     struct statfs fs;
     OK(statfs(".", &fs));

@@ -840,3 +840,34 @@ TEST(write_to_a_stalled_terminal_blocks_until_read) {
     CHECK_EQ(got, 100000);
     EXITS(pid, 0);
 }
+
+/* ---- vhangup(2) ----------------------------------------------------------------------------- */
+
+static _Atomic int hung_up;
+static void on_hang_up(int number UNUSED) { hung_up++; }
+
+TEST(vhangup_hangs_up_the_terminal_of_the_session) {
+    if (geteuid() != 0)
+        SKIP("not root");
+    open_pair();
+    pid_t pid = FORK();
+    if (pid == 0) {
+        OK(setsid());
+        OK(vhangup()); /* without a terminal there is nothing to do */
+        OK(ioctl(slave, TIOCSCTTY, 0));
+        struct sigaction act = {.sa_handler = on_hang_up};
+        OK(sigaction(SIGHUP, &act, NULL));
+        OK(vhangup());
+        EVENTUALLY(hung_up > 0);
+        char c;
+        CHECK_EQ(OK(read(slave, &c, 1)), 0);
+        ERR(write(slave, "x", 1), EIO);
+        ERR(open("/dev/tty", O_RDWR), ENXIO);
+        _exit(0);
+    }
+    EXITS(pid, 0);
+    IN_CHILD({
+        BECOME(NOBODY, NOBODY);
+        ERR(vhangup(), EPERM);
+    });
+}

@@ -71,6 +71,19 @@ pub struct Statx {
     pub reserved: [u64; 12],
 }
 
+/// `struct ustat` of `ustat(2)`.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs, reason = "named as in linux/types.h")]
+pub struct Ustat {
+    pub f_tfree: i32,
+    pub unused: u32,
+    pub f_tinode: u64,
+    pub f_fname: [u8; 6],
+    pub f_fpack: [u8; 6],
+    pub end: u32,
+}
+
 /// `struct statfs` of `statfs(2)`.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]

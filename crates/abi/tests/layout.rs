@@ -66,6 +66,7 @@ fn sizes_of_what_the_c_library_lacks() {
     assert_eq!(size_of::<process::SchedAttr>(), 56);
     assert_eq!(size_of::<process::RobustListHead>(), 24);
     assert_eq!(size_of::<process::FutexWaitv>(), 24);
+    assert_eq!(size_of::<file::Ustat>(), 32);
     assert_eq!(size_of::<ipc::ShmLimits>(), 72);
     assert_eq!(size_of::<ipc::ShmInfo>(), 48);
 }

@@ -90,6 +90,13 @@ pub fn setdomainname(name: usize, length: i32) -> Result<()> {
     Ok(())
 }
 
+/// `vhangup(2)`
+pub fn vhangup() -> Result<()> {
+    process::current().credentials().require(Capability::SysTtyConfig)?;
+    crate::tty::hang_up_own();
+    Ok(())
+}
+
 /// `reboot(2)`
 pub fn reboot(magic: u32, second: u32, command: u32, _argument: usize) -> Result<()> {
     const MAGIC: u32 = 0xfee1_dead;

@@ -75,6 +75,8 @@ syscalls! {
         267 readlinkat(directory: Fd, path: Path, buffer: Pointer, size: Size) [complete file::names::readlinkat];
         133 mknod(path: Path, mode: Mode, device: Word) [complete file::names::mknod];
         259 mknodat(directory: Fd, path: Path, mode: Mode, device: Word) [complete file::names::mknodat];
+        303 name_to_handle_at(directory: Fd, path: Path, handle: Pointer, mount: Pointer, flags: Flags) [partial file::handles::name_to_handle_at "no file system has handles: EOPNOTSUPP"];
+        304 open_by_handle_at(mount: Fd, handle: Pointer, flags: Flags) [partial file::handles::open_by_handle_at "no file system has handles: ESTALE"];
         95 umask(mask: Mode) [complete file::names::umask];
         161 chroot(path: Path) [complete file::mounts::chroot];
         155 pivot_root(new_root: Path, put_old: Path) [complete file::mounts::pivot_root];
@@ -97,7 +99,7 @@ syscalls! {
         332 statx(directory: Fd, path: Path, flags: Flags, mask: Flags, buffer: Pointer) [complete file::metadata::statx];
         137 statfs(path: Path, buffer: Pointer) [complete file::metadata::statfs];
         138 fstatfs(fd: Fd, buffer: Pointer) [complete file::metadata::fstatfs];
-        136 ustat(device: Word, buffer: Pointer) [none];
+        136 ustat(device: Uint, buffer: Pointer) [complete file::metadata::ustat];
         21 access(path: Path, mode: Int) [complete file::metadata::access];
         269 faccessat(directory: Fd, path: Path, mode: Int) [complete file::metadata::faccessat];
         439 faccessat2(directory: Fd, path: Path, mode: Int, flags: Flags) [complete file::metadata::faccessat2];
@@ -140,7 +142,7 @@ syscalls! {
         294 inotify_init1(flags: Flags) [complete file::events::inotify_init1];
         254 inotify_add_watch(fd: Fd, path: Path, mask: Flags) [complete file::events::inotify_add_watch];
         255 inotify_rm_watch(fd: Fd, watch: Int) [complete file::events::inotify_rm_watch];
-        153 vhangup() [none];
+        153 vhangup() [complete system::vhangup];
     }
 
     "Files: waiting for events" {
@@ -433,8 +435,6 @@ syscalls! {
         298 perf_event_open(attributes: Pointer, pid: Int, cpu: Int, group: Fd, flags: Flags) [none "no performance counters"];
         300 fanotify_init(flags: Flags, event_flags: Flags) [none "no fanotify"];
         301 fanotify_mark(fd: Fd, flags: Flags, mask: Word, directory: Fd, path: Path) [none "no fanotify"];
-        303 name_to_handle_at(directory: Fd, path: Path, handle: Pointer, mount: Pointer, flags: Flags) [none "no file handles"];
-        304 open_by_handle_at(mount: Fd, handle: Pointer, flags: Flags) [none "no file handles"];
         313 finit_module(fd: Fd, parameters: Path, flags: Flags) [none "no kernel modules"];
         320 kexec_file_load(kernel: Fd, initrd: Fd, length: Size, line: Path, flags: Flags) [none "no kexec"];
         321 bpf(command: Int, attributes: Pointer, size: Uint) [none "no BPF"];

@@ -57,6 +57,13 @@ pub fn init() -> Result<()> {
     devices::register()
 }
 
+/// Hangs up the controlling terminal of the current process, if it has one (`vhangup(2)`).
+pub fn hang_up_own() {
+    if let Some(tty) = job::control().and_then(|control| control.controlling_terminal()) {
+        tty.hang_up();
+    }
+}
+
 /// Waits until the host has all output that programs wrote to the console (at most one second) and
 /// to ports (at most five seconds each): output that is still queued when the machine is switched
 /// off is lost.

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use hayate_abi::file::{AT_FDCWD, Stat, Statfs, Statx, StatxTimestamp};
+use hayate_abi::file::{AT_FDCWD, Stat, Statfs, Statx, StatxTimestamp, Ustat};
 use hayate_abi::signal::SIGXFSZ;
 use hayate_abi::time::{Timespec, Timeval};
 use hayate_abi::{Errno, Result};
@@ -14,7 +14,8 @@ use crate::vfs::content::mode::FALLOC_FL_KEEP_SIZE;
 use crate::vfs::directory::check_writable;
 use crate::vfs::inode::{Change, FileKind, Inode, Metadata, Timestamp};
 use crate::vfs::lease;
-use crate::vfs::mount::{Location, flags as mount_flags};
+use crate::vfs::mount;
+use crate::vfs::mount::{Location, Mount, flags as mount_flags};
 use crate::vfs::notify;
 use crate::vfs::open_file::flags::O_WRONLY;
 use crate::vfs::path::{WalkFlags, permitted};
@@ -160,6 +161,19 @@ pub fn statfs(path_address: usize, buffer: usize) -> Result<()> {
 pub fn fstatfs(fd: i32, buffer: usize) -> Result<()> {
     let file = super::files().get(fd)?;
     UserPtr::new(buffer).write(&encode_usage(file.location()))
+}
+
+/// `ustat(2)`: of the file system with this device.
+pub fn ustat(device: u32, buffer: usize) -> Result<()> {
+    let mounts = mount::all_with_root()?;
+    let wanted = |mount: &&Arc<Mount>| mount.filesystem().device() == u64::from(device);
+    let found = mounts.iter().find(wanted).ok_or(Errno::EINVAL)?;
+    let usage = found.filesystem().usage();
+    UserPtr::new(buffer).write(&Ustat {
+        f_tfree: usage.free as i32,
+        f_tinode: usage.files_free,
+        ..Ustat::default()
+    })
 }
 
 /// `access(2)`

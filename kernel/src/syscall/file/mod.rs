@@ -7,6 +7,7 @@ pub mod aio;
 pub mod copy;
 pub mod descriptors;
 pub mod events;
+pub mod handles;
 pub mod io;
 pub mod metadata;
 pub mod mount_trees;
