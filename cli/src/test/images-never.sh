@@ -72,6 +72,149 @@ END
     done
 }
 
+# The starts that began at images of commands that have this pattern.
+begun_of() {
+    # shellcheck disable=SC2046
+    set -- $(sed -n 's/^starts: //p' $(grep -l "$1" /proc/hayate/resources/image/[0-9]*) /dev/null)
+    sum=0
+    for starts; do sum=$((sum + starts)); done
+    echo $sum
+}
+
+# Starts a command of bash with this word until a start of it begins at an image: its two recordings
+# may make seeds of the time that nobody can tell, and then there are two more.
+begin_at_last() {
+    tries=0
+    until [ "$(begun_of "$mine")" -gt 0 ]; do
+        prints 42 bash -c 'echo $((6 * 7))' "$1"
+        tries=$((tries + 1))
+        [ $tries -lt 60 ] || fail "bash does not begin at an image"
+    done
+}
+
+# Whether a recording of a command with the first word came to nothing, for the reason.
+came_to_nothing() {
+    # shellcheck disable=SC2046
+    grep -q "^reason: $2\$" $(grep -l "$1" /proc/hayate/resources/image/[0-9]*) /dev/null
+}
+
+# A program that is traced from its beginning starts as if there were no images.
+debugged() {
+    mine='^arguments: bash.*x00debugged$'
+    cat > /tmp/trace.pl << 'END'
+# Asks to be traced and executes a command; its parent lets it go on at each stop (ptrace(2)).
+my $child = fork() // die;
+if (!$child) {
+    syscall(101, 0, 0, 0, 0) == 0 or die;
+    exec @ARGV or die;
+}
+my $status = pack('l', 0);
+while (syscall(61, $child, $status, 0, 0) == $child) {
+    my $now = unpack('l', $status);
+    ($now & 0xff) == 0x7f or exit($now >> 8);
+    syscall(101, 7, $child, 0, 0) == 0 or die;
+}
+die;
+END
+    cat > /tmp/attach.pl << 'END'
+# Attaches to a process, waits for it to stop, and lets it go.
+my $process = 0 + $ARGV[0];
+my $status = pack('l', 0);
+syscall(101, 16, $process, 0, 0) == 0 && syscall(61, $process, $status, 0, 0) == $process or die;
+unpack('l', $status) == 0x137f or die 'status ' . unpack('l', $status);
+syscall(101, 17, $process, 0, 0) == 0 or die;
+END
+    # Others of the same command begin at an image before, between and after.
+    begin_at_last debugged
+    for _ in 1 2 3; do
+        before=$(begun_of "$mine")
+        prints 42 perl /tmp/trace.pl bash -c 'echo $((6 * 7))' debugged
+        [ "$(begun_of "$mine")" -eq "$before" ] || fail "a traced program began at an image"
+        prints 42 bash -c 'echo $((6 * 7))' debugged
+        [ "$(begun_of "$mine")" -eq $((before + 1)) ] || fail "no start began at the image"
+    done
+    # One that only ever was traced is not noted.
+    for _ in 1 2 3 4 5; do
+        prints 42 perl /tmp/trace.pl bash -c 'echo $((6 * 7))' always-debugged
+    done
+    cat /proc/hayate/resources/image/* | grep -q '^arguments: bash.*always-debugged' &&
+        fail "a traced program was noted"
+    # Traced while it is recorded, for the first and for the second time.
+    cat > /tmp/attached.pl << 'END'
+my $word = join('', 'be', 'fore');
+for (my $i = 0; $i < 2_000_000; $i++) { }
+syswrite(STDOUT, "$word\n");
+END
+    prints before says /tmp/attached.pl
+    for first in no yes no yes; do
+        [ $first = no ] || prints before says /tmp/attached.pl
+        behind /tmp/attached.pl
+        until grep -q '^perl$' /proc/$!/comm; do :; done
+        perl /tmp/attach.pl $! || fail "it cannot be traced"
+        wait $! || fail "it ended with $?"
+        [ "$(cat /tmp/word)" = before ] || fail "it says $(cat /tmp/word)"
+        came_to_nothing attached.pl 'it is traced' || fail "a traced program was recorded"
+    done
+    for _ in 1 2 3 4 5 6; do
+        prints before says /tmp/attached.pl
+    done
+    [ "$(begun_of attached.pl)" -gt 0 ] || fail "no start began at an image"
+}
+
+# strace shows the whole start-up of a program, whatever images there are of the command.
+straced() {
+    mine='^arguments: bash.*x00straced$'
+    strace="strace -f -o /tmp/calls bash -c 'echo \$((6 * 7))' straced"
+    opened=$(without "$strace > /tmp/out; grep -c openat /tmp/calls")
+    [ "$opened" -ge 3 ] || fail "strace sees $(cat /tmp/calls)"
+    begin_at_last straced
+    for _ in 1 2 3 4 5; do
+        for _ in 1 2 3; do
+            prints 42 bash -c 'echo $((6 * 7))' straced
+        done
+        before=$(begun_of "$mine")
+        prints 42 strace -f -o /tmp/calls bash -c 'echo $((6 * 7))' straced
+        [ "$(grep -c openat /tmp/calls)" -eq "$opened" ] || fail "strace sees $(cat /tmp/calls)"
+        [ "$(begun_of "$mine")" -eq "$before" ] || fail "a traced program began at an image"
+    done
+    [ "$before" -ge 9 ] || fail "only $before starts began at the image"
+}
+
+# A program that begins with a filter of system calls (seccomp(2)) starts as if there were no
+# images, and one that makes a filter itself has no image behind that.
+filtered() {
+    mine='^arguments: bash.*x00filtered$'
+    cat > /tmp/filter.pl << 'END'
+# Executes a command with a filter that allows all calls but uname, which fails with 99.
+my @filter = (
+    [0x20, 0, 0, 0], [0x15, 0, 1, 63], [0x06, 0, 0, 0x00050063], [0x06, 0, 0, 0x7fff0000]);
+my $code = join('', map { pack('S C C L', @$_) } @filter);
+my $program = pack('S x6 P', scalar(@filter), $code);
+syscall(157, 38, 1, 0, 0, 0) == 0 or die "no new privileges: $!";
+syscall(157, 22, 2, $program, 0, 0) == 0 or die "no filter: $!";
+exec @ARGV or die if @ARGV;
+my $names = "\0" x 390;
+print syscall(63, $names) == 0 ? "named\n" : 0 + $! . "\n";
+END
+    begin_at_last filtered
+    for _ in 1 2 3 4 5; do
+        before=$(begun_of "$mine")
+        prints 42 perl /tmp/filter.pl bash -c 'echo $((6 * 7))' filtered
+        [ "$(begun_of "$mine")" -eq "$before" ] || fail "a filtered program began at an image"
+        prints 42 bash -c 'echo $((6 * 7))' filtered
+        [ "$(begun_of "$mine")" -eq $((before + 1)) ] || fail "no start began at the image"
+        # What the filter refuses is refused.
+        prints 99 perl /tmp/filter.pl
+        prints "uname: cannot get system name: Cannot assign requested address" \
+            perl /tmp/filter.pl uname
+        prints 42 perl /tmp/filter.pl bash -c 'echo $((6 * 7))' always-filtered
+    done
+    [ "$(begun_of /tmp/filter.pl)" -gt 0 ] || fail "perl does not begin at an image"
+    cat /proc/hayate/resources/image/* | grep -q '^arguments: bash.*always-filtered' &&
+        fail "a filtered program was noted"
+    prints "$(cat /proc/sys/kernel/ostype)" uname
+}
+
 # With all system calls traced there are none.
 traced() {
     for _ in 1 2 3 4 5 6; do

@@ -6,10 +6,11 @@
 use super::Trial;
 use super::command::{Check, Hayate, trials_of};
 use crate::arguments::Test;
+use crate::image::default;
 use anyhow::{Context, Result, ensure};
 use std::process::{Command, Output, Stdio};
 
-const CHECKS: [(&str, Check); 19] = [
+const CHECKS: [(&str, Check); 22] = [
     ("print_the_same_at_each_start", |hayate| check(hayate, &[], "same_output")),
     ("see_every_change", |hayate| check(hayate, &[], "changes_are_seen")),
     ("see_what_is_mounted", |hayate| check(hayate, &[], "mounts")),
@@ -29,6 +30,12 @@ const CHECKS: [(&str, Check); 19] = [
     ("are_not_made_of_traced_programs", |hayate| {
         check(hayate, &["--append", "trace=syscalls"], "traced")
     }),
+    ("are_never_of_debugged_programs", |hayate| check(hayate, &[], "debugged")),
+    ("are_never_of_programs_under_strace", |hayate| {
+        let image = default::DEBUGGERS.get()?;
+        check(hayate, &["--rootfs", &image.to_string_lossy()], "straced")
+    }),
+    ("are_never_of_filtered_programs", |hayate| check(hayate, &[], "filtered")),
     ("are_never_of_set_user_id_programs", |hayate| check(hayate, &[], "set_user_id")),
     ("share_no_written_page", |hayate| {
         check(hayate, &["--timeout", "300", "--cpus", "2"], "written_pages")
