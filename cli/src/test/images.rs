@@ -10,7 +10,7 @@ use crate::image::default;
 use anyhow::{Context, Result, ensure};
 use std::process::{Command, Output, Stdio};
 
-const CHECKS: [(&str, Check); 22] = [
+const CHECKS: [(&str, Check); 24] = [
     ("print_the_same_at_each_start", |hayate| check(hayate, &[], "same_output")),
     ("see_every_change", |hayate| check(hayate, &[], "changes_are_seen")),
     ("see_what_is_mounted", |hayate| check(hayate, &[], "mounts")),
@@ -46,6 +46,12 @@ const CHECKS: [(&str, Check); 22] = [
     }),
     ("leave_them_at_once", |hayate| {
         check(hayate, &["--timeout", "300", "--cpus", "2"], "heirs_at_once")
+    }),
+    ("end_with_their_pipelines", |hayate| {
+        check(hayate, &["--timeout", "600", "--cpus", "2"], "pipelines 15")
+    }),
+    ("end_with_their_pipelines_on_four_processors", |hayate| {
+        check(hayate, &["--timeout", "600", "--cpus", "4"], "pipelines 8")
     }),
     ("serve_one_user_each", |hayate| check(hayate, &[], "users")),
     ("are_never_stale_in_a_storm", |hayate| {

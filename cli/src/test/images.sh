@@ -547,3 +547,58 @@ heirs_at_once() {
     wait "$loop_1" || fail "the first loop"
     wait "$loop_2" || fail "the second loop"
 }
+
+# What each process is and waits for, when something hangs.
+who_waits() {
+    for process in /proc/[0-9]*; do
+        echo "$process: $(tr '\0' ' ' < "$process/cmdline")"
+        grep -E '^(State|PPid|SigPnd|ShdPnd|SigBlk|SigCgt):' "$process/status" | tr '\t\n' ' '
+        ls -l "$process/fd" | sed -n 's/.* \([0-9]* -> .*\)/\1/p' | tr '\n' ' '
+        echo
+    done
+}
+
+# Shows what waits if a round of pipelines takes longer than a minute, and ends it.
+watch_rounds() {
+    before='' same=0
+    while [ ! -e /tmp/over ]; do
+        sleep 2
+        now=$(cat /tmp/round)
+        [ "$now" = "$before" ] && same=$((same + 1)) || same=0
+        before=$now
+        [ $same -lt 30 ] && continue
+        who_waits
+        kill -KILL "${now##* }"
+        same=0
+    done
+}
+
+# Shells that begin at one image, with pipelines in the background, come to their end: no end of a
+# pipe stays open in an image or a recording, and nobody misses the end of a child. $1 is how often.
+pipelines() {
+    {
+        seq 11 18
+        for _ in 1 2 3 4 5 6 7 8; do echo "ab c"; done
+    } | sort > /tmp/expected
+    script='for i in 1 2 3 4 5 6 7 8; do (expr $i + 10 | cat) & done
+for i in 1 2 3 4 5 6 7 8; do (echo a b c | tr -d "\n" | sed "s/a b/ab/" | grep .) & done
+for i in 1 2 3 4; do (true | true) & done
+wait'
+    echo > /tmp/round
+    watch_rounds &
+    count=0
+    while [ $count -lt "$1" ]; do
+        count=$((count + 1))
+        for shell in dash bash "busybox sh"; do
+            # shellcheck disable=SC2086
+            $shell -c "$script" > /tmp/out 2>&1 &
+            echo "$count $shell $!" > /tmp/round
+            wait $! || fail "$shell ended with $? in round $count"
+            sort /tmp/out | cmp -s - /tmp/expected || fail "$shell, round $count: $(sort /tmp/out)"
+        done
+        # New images, while some of the old are in use.
+        [ $((count % 7)) -ne 0 ] || echo drop image > /proc/hayate/pools
+    done
+    touch /tmp/over
+    [ "$(begun)" -ge $(($1 * 8)) ] || fail "only $(begun) starts began at an image"
+}

@@ -332,7 +332,7 @@ fn sweep() {
     for (number, serial) in recording::processes() {
         let process = pids::process(number);
         if process.is_none_or(|process| process.serial() != serial || process.is_zombie()) {
-            recording::end(number);
+            recording::give_up(number, serial);
         }
     }
 }

@@ -5,6 +5,11 @@
 //! calls has the handlers themselves, and no program pays for recordings. So a recording belongs to
 //! a slot here, not to the record of its process.
 //!
+//! A slot changes its number under both its lock and [`COUNT`], together with its recording: so a
+//! processor that holds the slot's lock sees both of one process. A program whose recording another
+//! processor took for that of an ended process would go on unwatched, with its time stamp counter
+//! refused.
+//!
 //! Lock order: [`COUNT`] before a slot's lock. Neither is held while a recording is dropped.
 
 use alloc::boxed::Box;
@@ -159,7 +164,7 @@ impl Recording {
 }
 
 struct Slot {
-    /// The number of the process; 0: none.
+    /// The number of the process; 0: none. Changed under the lock of `recording`.
     number: AtomicU32,
     recording: SpinLock<Option<Box<Recording>>>,
 }
@@ -197,8 +202,10 @@ pub fn begin(number: u32, recording: Box<Recording>) -> bool {
         drop(recording);
         return false;
     };
-    let old = slot.recording.lock().replace(recording);
+    let mut place = slot.recording.lock();
+    let old = place.replace(recording);
     slot.number.store(number, Ordering::Release);
+    drop(place);
     *count += 1;
     if *count == 1 {
         watch(true);
@@ -227,12 +234,28 @@ pub fn put_back(number: u32, recording: Box<Recording>) {
     drop(old);
 }
 
-/// Frees the slot of a process whose recording was taken, or is to be given up.
+/// Frees the slot of the current process, whose recording was taken.
 pub fn end(number: u32) {
+    free(number, |_| true);
+}
+
+/// Gives up the recording of a process that has ended. Its number may belong to another process by
+/// now, and the slot to a recording of that.
+pub fn give_up(number: u32, process: u64) {
+    free(number, |recording| recording.as_ref().is_some_and(|there| there.process == process));
+}
+
+/// Frees the slot of a process if it holds what is meant.
+fn free(number: u32, is_meant: impl FnOnce(&Option<Box<Recording>>) -> bool) {
     let mut count = COUNT.lock();
     let Some(slot) = slot(number) else { return };
-    let old = slot.recording.lock().take();
+    let mut place = slot.recording.lock();
+    if !is_meant(&place) {
+        return;
+    }
+    let old = place.take();
     slot.number.store(0, Ordering::Release);
+    drop(place);
     *count -= 1;
     if *count == 0
         && let Some(watch) = WATCH.get()
@@ -249,12 +272,12 @@ pub fn is_any() -> bool {
     RUNNING.iter().any(|slot| slot.number.load(Ordering::Relaxed) != 0)
 }
 
-/// The processes that are recorded: number and serial.
+/// The processes whose recordings are in their slots: number and serial.
 pub fn processes() -> ArrayVec<(u32, u64), SLOTS> {
     let slots = RUNNING.iter().filter_map(|slot| {
-        let number = slot.number.load(Ordering::Acquire);
-        let serial = slot.recording.lock().as_ref().map(|recording| recording.process);
-        Some((number, serial?))
+        let place = slot.recording.lock();
+        let serial = place.as_ref()?.process;
+        Some((slot.number.load(Ordering::Relaxed), serial))
     });
     slots.collect()
 }
