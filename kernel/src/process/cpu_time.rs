@@ -62,13 +62,15 @@ pub fn set(process: &Process, which: Which, new: Setting) -> Setting {
 
 /// Checks all timers and limits on the processor time of a process.
 pub fn check(process: &Arc<Process>) {
+    // First: a thread that enters a timer or itself while this looks says so again afterwards.
+    process.cpu_time_watched.store(false, Ordering::Relaxed);
     let mut wanted = check_limit(process);
     for (which, signal) in [(Which::Virtual, SIGVTALRM), (Which::Profiling, SIGPROF)] {
         wanted |= check_timer(process, which, signal);
     }
     wanted |= timer::check_cpu_time(process);
-    if !wanted {
-        process.cpu_time_watched.store(false, Ordering::Relaxed);
+    if wanted {
+        process.watch_cpu_time();
     }
 }
 
