@@ -259,9 +259,7 @@ TEST(equals_with_more_rights_are_not_looked_into) {
         BECOME(1000, 1000);
         OK(syscall(SYS_capset, &header, data));
         OK(prctl(PR_SET_DUMPABLE, 1));
-        gate_open(&ready);
-        for (;;)
-            pause();
+        gate_open_and_rest(&ready);
     }
     gate_pass(&ready);
     IN_CHILD({

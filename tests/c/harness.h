@@ -493,6 +493,16 @@ static UNUSED void gate_open(struct gate *gate) {
     if (n != 1)
         FAIL("gate_open: %s", strerror(errno));
 }
+/* For a child that is only there: opens the gate, and waits for its end (end_by_kill). */
+__attribute__((noreturn)) static UNUSED void gate_open_and_rest(struct gate *gate) {
+    gate_open(gate);
+    for (;;)
+        pause();
+}
+static UNUSED void end_by_kill(pid_t pid) {
+    OK(kill(pid, SIGKILL));
+    KILLED(pid, SIGKILL);
+}
 static UNUSED void gate_pass(struct gate *gate) {
     char c;
     ssize_t n;

@@ -71,9 +71,7 @@ TEST(each_thread_has_its_own) {
     if (pid == 0) {
         CHECK_EQ(OK(get(PROCESS, 0)), VALUE(BE, 2));
         OK(set(PROCESS, 0, VALUE(BE, 5)));
-        gate_open(&told);
-        for (;;)
-            pause();
+        gate_open_and_rest(&told);
     }
     gate_pass(&told);
     CHECK_EQ(OK(get(PROCESS, 0)), VALUE(BE, 2));
@@ -135,9 +133,7 @@ TEST(of_a_group_the_highest_in_force_is_told) {
     pid_t pid = FORK();
     if (pid == 0) {
         OK(set(PROCESS, 0, VALUE(BE, 1)));
-        gate_open(&ready);
-        for (;;)
-            pause();
+        gate_open_and_rest(&ready);
     }
     gate_pass(&ready);
     CHECK_EQ(OK(get(GROUP, 0)), VALUE(BE, 1));

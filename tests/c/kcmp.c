@@ -30,17 +30,10 @@ static pid_t start(unsigned long flags) {
     if (pid == -1)
         FAIL("clone: %s", strerror(errno));
     if (pid == 0) {
-        gate_open(&ready);
-        for (;;)
-            pause();
+        gate_open_and_rest(&ready);
     }
     gate_pass(&ready);
     return pid;
-}
-
-static void finish(pid_t pid) {
-    OK(kill(pid, SIGKILL));
-    KILLED(pid, SIGKILL);
 }
 
 TEST(a_process_shares_all_with_itself) {
@@ -93,7 +86,7 @@ TEST(files_are_one_if_the_open_file_is) {
     CHECK_EQ(OK(kcmp(child, self, FILE_, other, other)), 0);
     CHECK_EQ(OK(kcmp(self, child, FILE_, null, other)), one);
     CHECK_EQ(OK(kcmp(child, self, FILE_, other, copy)), two);
-    finish(child);
+    end_by_kill(child);
 }
 
 /* Sorted by kcmp, as a checkpoint does, each file is found again: the order is total. */
@@ -124,17 +117,17 @@ TEST(clone_flags_say_what_is_shared) {
     for (unsigned i = 0; i < sizeof parts / sizeof *parts; i++) {
         pid_t with = start(parts[i].flag);
         CHECK_EQ(OK(kcmp(self, with, parts[i].type, 0, 0)), 0);
-        finish(with);
+        end_by_kill(with);
         pid_t without = start(0);
         long one = OK(kcmp(self, without, parts[i].type, 0, 0));
         long two = OK(kcmp(without, self, parts[i].type, 0, 0));
         CHECK((one == 1 && two == 2) || (one == 2 && two == 1));
-        finish(without);
+        end_by_kill(without);
     }
     pid_t child = start(0);
     CHECK(OK(kcmp(self, child, VM, 0, 0)) != 0);
     CHECK(OK(kcmp(self, child, SIGHAND, 0, 0)) != 0);
-    finish(child);
+    end_by_kill(child);
 }
 
 static void *waits(void *arg) {
@@ -168,10 +161,10 @@ TEST(clone_io_shares_a_context) {
     CHECK_EQ(OK(kcmp(too, with, IO, 0, 0)), 0);
     CHECK(OK(kcmp(self, without, IO, 0, 0)) != 0);
     CHECK(OK(kcmp(without, with, IO, 0, 0)) != 0);
-    finish(with);
+    end_by_kill(with);
     CHECK_EQ(OK(kcmp(too, self, IO, 0, 0)), 0);
-    finish(too);
-    finish(without);
+    end_by_kill(too);
+    end_by_kill(without);
     CHECK_EQ(OK(kcmp(self, self, IO, 0, 0)), 0);
 }
 
@@ -184,7 +177,7 @@ TEST(an_undo_list_is_there_when_it_is_used) {
     OK(semop(set, &up, 1));
     CHECK(OK(kcmp(self, child, SYSVSEM, 0, 0)) != 0);
     OK(semctl(set, 0, IPC_RMID));
-    finish(child);
+    end_by_kill(child);
 }
 
 TEST(a_zombie_has_nothing) {
@@ -248,5 +241,5 @@ TEST(a_watched_file_is_found_in_its_set) {
     pid_t child = start(0);
     CHECK_EQ(OK(kcmp(self, child, EPOLL_TFD, first, at)), 0);
     CHECK_EQ(OK(kcmp(child, self, EPOLL_TFD, first, at)), 0);
-    finish(child);
+    end_by_kill(child);
 }

@@ -388,14 +388,9 @@ TEST(options_of_both_versions_on_ipv4) {
     ERR(source_of(s, l, MCAST_LEAVE_SOURCE_GROUP, g, one, lo()), EINVAL);
 }
 
-TEST(errors_of_options_of_both_versions) {
-    int port = 0, s = receiver(&port), l = IPPROTO_IP;
-    struct sockaddr_storage g = of_four(SITE + 13), one = of_four(ONE);
-    struct sockaddr_storage six = of_six(group6(1));
-    ERR(join(s, l, MCAST_JOIN_GROUP, six, lo()), EINVAL);
-    ERR(join(s, l, MCAST_JOIN_GROUP, one, lo()), EINVAL);
-    ERR(join(s, l, MCAST_JOIN_GROUP, g, 100000), ENODEV);
-    ERR(join(s, l, MCAST_LEAVE_GROUP, six, lo()), EINVAL);
+/* What every option about a group and a source of it refuses; `foreign`: of the other version. */
+static void errors_of_options(int s, int l, struct sockaddr_storage g, struct sockaddr_storage one,
+                              struct sockaddr_storage foreign) {
     struct group_req r = {1, g};
     ERR(setsockopt(s, l, MCAST_JOIN_GROUP, &r, sizeof r - 1), EINVAL);
     ERR(setsockopt(s, l, MCAST_JOIN_GROUP, BAD, sizeof r), EFAULT);
@@ -405,11 +400,22 @@ TEST(errors_of_options_of_both_versions) {
         struct group_source_req q = {1, g, one};
         ERR(setsockopt(s, l, options[i], &q, sizeof q - 1), EINVAL);
         ERR(setsockopt(s, l, options[i], BAD, sizeof q), EFAULT);
-        ERR(source_of(s, l, options[i], six, one, lo()), EADDRNOTAVAIL);
-        ERR(source_of(s, l, options[i], g, six, lo()), EADDRNOTAVAIL);
+        ERR(source_of(s, l, options[i], foreign, one, lo()), EADDRNOTAVAIL);
+        ERR(source_of(s, l, options[i], g, foreign, lo()), EADDRNOTAVAIL);
         ERR(source_of(s, l, options[i], one, one, lo()), EINVAL);
         ERR(source_of(s, l, options[i], g, one, 100000), ENODEV);
     }
+}
+
+TEST(errors_of_options_of_both_versions) {
+    int port = 0, s = receiver(&port), l = IPPROTO_IP;
+    struct sockaddr_storage g = of_four(SITE + 13), one = of_four(ONE);
+    struct sockaddr_storage six = of_six(group6(1));
+    ERR(join(s, l, MCAST_JOIN_GROUP, six, lo()), EINVAL);
+    ERR(join(s, l, MCAST_JOIN_GROUP, one, lo()), EINVAL);
+    ERR(join(s, l, MCAST_JOIN_GROUP, g, 100000), ENODEV);
+    ERR(join(s, l, MCAST_LEAVE_GROUP, six, lo()), EINVAL);
+    errors_of_options(s, l, g, one, six);
 }
 
 /* struct group_filter with room for sources. */
@@ -515,20 +521,7 @@ TEST(errors_of_groups_of_ipv6) {
     ERR(join(s, l, MCAST_JOIN_GROUP, one, lo()), EINVAL);
     ERR(join(s, l, MCAST_JOIN_GROUP, g, 100000), ENODEV);
     ERR(join(s, l, MCAST_LEAVE_GROUP, one, lo()), EINVAL);
-    struct group_req r = {1, g};
-    ERR(setsockopt(s, l, MCAST_JOIN_GROUP, &r, sizeof r - 1), EINVAL);
-    ERR(setsockopt(s, l, MCAST_JOIN_GROUP, BAD, sizeof r), EFAULT);
-    static const int options[] = {MCAST_JOIN_SOURCE_GROUP, MCAST_LEAVE_SOURCE_GROUP,
-                                  MCAST_BLOCK_SOURCE, MCAST_UNBLOCK_SOURCE};
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-        struct group_source_req q = {1, g, one};
-        ERR(setsockopt(s, l, options[i], &q, sizeof q - 1), EINVAL);
-        ERR(setsockopt(s, l, options[i], BAD, sizeof q), EFAULT);
-        ERR(source_of(s, l, options[i], four, one, lo()), EADDRNOTAVAIL);
-        ERR(source_of(s, l, options[i], g, four, lo()), EADDRNOTAVAIL);
-        ERR(source_of(s, l, options[i], one, one, lo()), EINVAL);
-        ERR(source_of(s, l, options[i], g, one, 100000), ENODEV);
-    }
+    errors_of_options(s, l, g, one, four);
     int t = OK(socket(AF_INET6, SOCK_STREAM, 0));
     struct ipv6_mreq m = {group6(3), (unsigned)lo()};
     ERR(setsockopt(t, l, IPV6_JOIN_GROUP, &m, sizeof m), EPROTO);

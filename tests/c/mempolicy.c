@@ -174,6 +174,8 @@ TEST(what_is_told_fills_the_mask) {
     OK(set(BIND, &one, BITS));
     OK(get(NULL, nodes, 1, NULL, 0)); /* no bits: nothing is written */
     CHECK_EQ(nodes[0], ~0UL);
+    OK(get(NULL, nodes, ~0UL, NULL, 0)); /* the number of bytes wraps to zero */
+    CHECK_EQ(nodes[0], ~0UL);
     OK(get(NULL, nodes, 2, NULL, 0));
     CHECK_EQ(nodes[0], 1);
     CHECK_EQ(nodes[1], ~0UL);
@@ -407,9 +409,7 @@ TEST(pages_of_another_process) {
     pid_t pid = FORK();
     if (pid == 0) {
         OK(munmap(at, PAGE));
-        gate_open(&ready);
-        for (;;)
-            pause();
+        gate_open_and_rest(&ready);
     }
     gate_pass(&ready);
     void *pages[] = {at};

@@ -13,24 +13,6 @@
 
 #define P_ALL 3
 #define P_IP 0x0800
-#define SO_ATTACH_FILTER_ 26
-#define SO_DETACH_FILTER_ 27
-#define SO_LOCK_FILTER_ 44
-
-/* linux/filter.h */
-struct instruction {
-    uint16_t code;
-    uint8_t when_true, when_false;
-    uint32_t k;
-};
-struct program {
-    uint16_t length;
-    struct instruction *code;
-};
-#define LOAD_BYTE 0x30
-#define LOAD_HALF 0x28
-#define JUMP_EQUAL 0x15
-#define RETURN 0x06
 
 static int lo(void) {
     unsigned index = if_nametoindex("lo");

@@ -28,17 +28,22 @@ static pid_t start_holder(int file) {
         OK(dup2(OK(open("own", O_RDWR | O_CREAT, 0600)), 41));
         CHECK_EQ(OK(write(41, "0123456789", 10)), 10);
         OK(dup2(OK(open(".", O_PATH)), 42));
-        gate_open(&ready);
-        for (;;)
-            pause();
+        gate_open_and_rest(&ready);
     }
     gate_pass(&ready);
     return pid;
 }
 
-static void finish(pid_t pid) {
-    OK(kill(pid, SIGKILL));
-    KILLED(pid, SIGKILL);
+/* A child that others of its user may look into or not, and waits. */
+static pid_t start_other(bool dumpable) {
+    GATE(ready);
+    pid_t pid = FORK();
+    if (pid == 0) {
+        OK(prctl(PR_SET_DUMPABLE, dumpable));
+        gate_open_and_rest(&ready);
+    }
+    gate_pass(&ready);
+    return pid;
 }
 
 TEST(a_taken_descriptor_is_the_same_open_file) {
@@ -55,7 +60,7 @@ TEST(a_taken_descriptor_is_the_same_open_file) {
     CHECK_STR(text, "3456");
     CHECK_EQ(lseek(fd, 0, SEEK_CUR), 7);
     /* It stays when its first owner is gone. */
-    finish(pid);
+    end_by_kill(pid);
     CHECK_EQ(OK(read(fd, text, 3)), 3);
     CHECK_EQ(memcmp(text, "789", 3), 0);
 }
@@ -69,7 +74,7 @@ TEST(it_closes_at_exec_and_takes_the_lowest_number) {
     CHECK_EQ(fd, hole);
     CHECK_EQ(OK(fcntl(fd, F_GETFD)), FD_CLOEXEC);
     CHECK_EQ(OK(fcntl(null, F_GETFD)), 0);
-    finish(pid);
+    end_by_kill(pid);
 }
 
 TEST(a_pipe_and_a_path_are_taken_too) {
@@ -82,7 +87,7 @@ TEST(a_pipe_and_a_path_are_taken_too) {
     path = (int)OK(getfd(pidfd, 42, 0));
     CHECK(OK(fcntl(path, F_GETFL)) & O_PATH);
     ERR(read(path, ends, 1), EBADF);
-    finish(pid);
+    end_by_kill(pid);
     /* The pipe has a writer as long as this one holds its end. */
     char c;
     CHECK_EQ(OK(read(ends[0], &c, 1)), 1);
@@ -143,36 +148,19 @@ TEST(rights_are_those_of_a_tracer) {
         /* One's own, whatever was changed. */
         OK(getfd(pidfd_open(getpid()), 0, 0));
         /* Another one of the same user: only if it is dumpable. */
-        GATE(ready);
-        pid_t other = FORK();
-        if (other == 0) {
-            OK(prctl(PR_SET_DUMPABLE, 1));
-            gate_open(&ready);
-            for (;;)
-                pause();
-        }
-        gate_pass(&ready);
+        pid_t other = start_other(true);
         int theirs = pidfd_open(other);
         OK(getfd(theirs, 0, 0));
-        finish(other);
-        if ((other = FORK()) == 0) {
-            OK(prctl(PR_SET_DUMPABLE, 0));
-            gate_open(&ready);
-            for (;;)
-                pause();
-        }
-        gate_pass(&ready);
+        end_by_kill(other);
+        other = start_other(false);
         ERR(getfd(pidfd_open(other), 0, 0), EPERM);
-        finish(other);
+        end_by_kill(other);
     });
-    finish(pid);
+    end_by_kill(pid);
 }
 
 static void *hold_on(void *arg) {
-    gate_open(arg);
-    for (;;)
-        pause();
-    return NULL;
+    gate_open_and_rest(arg);
 }
 
 TEST(descriptors_are_those_of_the_first_thread) {
@@ -188,7 +176,7 @@ TEST(descriptors_are_those_of_the_first_thread) {
     int pidfd = pidfd_open(pid), fd;
     EVENTUALLY((fd = (int)getfd(pidfd, 0, 0)) == -1 || close(fd) != 0);
     ERR2(getfd(pidfd, 0, 0), EBADF, ESRCH);
-    finish(pid);
+    end_by_kill(pid);
 }
 
 /* ---- process_madvise(2) --------------------------------------------------------------------- */
@@ -257,7 +245,7 @@ TEST(advice_ends_at_the_first_range_that_is_wrong) {
     /* Memory of the other process, not of this one. */
     OK(munmap(at, 4 * PAGE));
     CHECK_EQ(OK(advise(pidfd, ranges, 1, PAGEOUT_ADVICE, 0)), (long)PAGE);
-    finish(pid);
+    end_by_kill(pid);
 }
 
 TEST(advice_errors) {
@@ -284,19 +272,11 @@ TEST(advice_errors) {
         BECOME(NOBODY, NOBODY);
         ERR(advise(pidfd, &range, 1, COLD_ADVICE, 0), EACCES);
         /* Another one of the same user: the right to look at it is not enough. */
-        GATE(ready);
-        pid_t other = FORK();
-        if (other == 0) {
-            OK(prctl(PR_SET_DUMPABLE, 1));
-            gate_open(&ready);
-            for (;;)
-                pause();
-        }
-        gate_pass(&ready);
+        pid_t other = start_other(true);
         ERR(advise(pidfd_open(other), &range, 1, COLD_ADVICE, 0), EPERM);
-        finish(other);
+        end_by_kill(other);
     });
-    finish(pid);
+    end_by_kill(pid);
     ERR(advise(pidfd, &range, 1, COLD_ADVICE, 0), ESRCH);
     if ((pid = FORK()) == 0)
         _exit(0);

@@ -775,9 +775,7 @@ TEST(kill_reaches_a_whole_group) {
         pids[i] = FORK();
         if (pids[i] == 0) {
             setpgid(0, i == 0 ? 0 : pids[0]);
-            gate_open(&ready);
-            for (;;)
-                pause();
+            gate_open_and_rest(&ready);
         }
         setpgid(pids[i], pids[0]);
     }

@@ -841,9 +841,7 @@ TEST(fifo_open_and_lock_give_eintr) {
     pid_t pid = FORK();
     if (pid == 0) {
         OK(fcntl(fd, F_SETLKW, &lock));
-        gate_open(&held);
-        for (;;)
-            pause();
+        gate_open_and_rest(&held);
     }
     gate_pass(&held);
     ERR(fcntl(fd, F_SETLKW, &lock), EINTR);
@@ -1006,9 +1004,7 @@ TEST(same_real_user_may_signal) {
     pid_t victim = FORK();
     if (victim == 0) {
         OK(setresuid(1000, 1000, 1000));
-        gate_open(&ready);
-        for (;;)
-            pause();
+        gate_open_and_rest(&ready);
     }
     gate_pass(&ready);
     IN_CHILD({
@@ -1023,9 +1019,7 @@ TEST(sigcont_crosses_users_within_a_session) {
     pid_t victim = FORK();
     if (victim == 0) {
         OK(setresuid(1000, 1000, 1000));
-        gate_open(&ready);
-        for (;;)
-            pause();
+        gate_open_and_rest(&ready);
     }
     gate_pass(&ready);
     IN_CHILD({

@@ -7,9 +7,6 @@
 #include "net.h"
 #include <netinet/tcp.h>
 
-#define SO_ATTACH_FILTER_ 26
-#define SO_DETACH_FILTER_ 27
-#define SO_LOCK_FILTER_ 44
 #define SO_TIMESTAMPNS_ 35
 #define SO_TIMESTAMPING_ 37
 #define RX_SOFTWARE 8
@@ -18,22 +15,8 @@
 #define SIOCGSTAMP_ 0x8906
 #define SIOCGSTAMPNS_ 0x8907
 
-/* linux/filter.h */
-struct instruction {
-    uint16_t code;
-    uint8_t when_true, when_false;
-    uint32_t k;
-};
-struct program {
-    uint16_t length;
-    struct instruction *code;
-};
-#define LOAD_BYTE 0x30
-#define LOAD_HALF 0x28
 #define LOAD_LENGTH 0x80
-#define JUMP_EQUAL 0x15
 #define JUMP_GREATER 0x25
-#define RETURN 0x06
 #define NETWORK 0xfff00000u /* SKF_NET_OFF */
 
 static int attach(int s, struct instruction *code, int length) {

@@ -721,9 +721,7 @@ TEST(hangup_kills_by_default) {
     if (pid == 0) {
         close(master);
         take_terminal();
-        gate_open(&ready);
-        for (;;)
-            pause();
+        gate_open_and_rest(&ready);
     }
     gate_pass(&ready);
     OK(close(master));

@@ -1,8 +1,8 @@
 //! Memory policies: on which nodes a thread or a mapping wants its memory (`set_mempolicy(2)`,
 //! `mbind(2)`).
 //!
-//! The machine has one node, so a policy changes nothing but what is told of it. It is checked, kept
-//! and told as Linux 6.1 does with `CONFIG_NUMA`, one node, and room for [`NODES`]
+//! The machine has one node, so a policy changes nothing but what is told of it. It is checked,
+//! kept and told as Linux 6.1 does with `CONFIG_NUMA`, one node, and room for [`NODES`]
 //! (`CONFIG_NODES_SHIFT=3`; mm/mempolicy.c).
 //!
 //! A policy is kept in 16 bits ([`Policy::pack`]), so that it fits into words that fork copies in
@@ -189,8 +189,8 @@ pub fn read_nodes<E>(
         let rest = bits % WORD;
         Ok(if rest == 0 { value } else { value & ((1 << rest) - 1) })
     };
-    // What is beyond the nodes there can be must be zero. It is looked at from the end, a word at a
-    // time.
+    // Bits beyond the nodes that there can be must be zero. They are looked at from the end, word
+    // by word.
     while bits > NODES {
         let part = bits.min(WORD);
         let mut found = read((bits - 1) / WORD, part)?;

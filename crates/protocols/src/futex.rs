@@ -24,8 +24,9 @@
 //! takes.
 //!
 //! Roads not taken: a waiter for each word of a wait for several. One object has a known size, and
-//! 128 of them for one call have to be refused when memory is scarce. A list of waiters to be woken after the lock is released (Linux' `wake_q`). It
-//! needs memory or a link in each waiter, and a woken waiter does not come back to the bucket here.
+//! 128 of them for one call have to be refused when memory is scarce. A list of waiters to be woken
+//! after the lock is released (Linux' `wake_q`). It needs memory or a link in each waiter, and a
+//! woken waiter does not come back to the bucket here.
 
 use crate::atomic::{AtomicU64, const_new};
 use alloc::collections::TryReserveError;

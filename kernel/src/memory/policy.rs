@@ -1,8 +1,8 @@
 //! Memory policies of regions, and the node of a page (`mbind(2)`, `move_pages(2)`): what Linux
 //! answers on a machine of one node. A policy chooses no frame here.
 //!
-//! A policy lies in the flags of its regions ([`RegionFlags::policy`](super::RegionFlags::policy)). That of shared memory
-//! belongs to the mapping and not, as in Linux, to the memory.
+//! A policy lies in the flags of its regions ([`RegionFlags::policy`](super::RegionFlags::policy)).
+//! That of shared memory belongs to the mapping and not, as in Linux, to the memory.
 
 use core::ops::Range;
 

@@ -62,7 +62,8 @@ pub fn set(process: &Process, which: Which, new: Setting) -> Setting {
 
 /// Checks all timers and limits on the processor time of a process.
 pub fn check(process: &Arc<Process>) {
-    // First: a thread that enters a timer or itself while this looks says so again afterwards.
+    // Before the look: a thread that sets a timer or begins to sleep meanwhile sets the flag after
+    // that, and is seen at the next tick.
     process.cpu_time_watched.store(false, Ordering::Relaxed);
     let mut wanted = check_limit(process);
     for (which, signal) in [(Which::Virtual, SIGVTALRM), (Which::Profiling, SIGPROF)] {

@@ -310,8 +310,8 @@ impl Setup {
     }
 
     /// Boots `system` and runs a program in it that writes [`READY`] when it listens at a port, and
-    /// ends with its input. Meanwhile `ask` gets the port of the host that leads there, and what the
-    /// program has written until then.
+    /// ends with its input. Meanwhile `ask` gets the port of the host that leads there, and what
+    /// the program has written until then.
     pub fn serve<T: Send>(
         &self,
         system: &System,

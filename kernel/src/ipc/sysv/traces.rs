@@ -1,5 +1,5 @@
-//! What a thread has done that its end has to know: with System V objects, and whether it shares its
-//! context of input and output.
+//! What a thread has done that its end has to know: with System V objects, and whether it shares
+//! its context of input and output.
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};

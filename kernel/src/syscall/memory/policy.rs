@@ -45,9 +45,10 @@ fn nodes(mask: usize, count: usize) -> Result<Nodes> {
 }
 
 /// Writes a mask of nodes of so many bits, less one, and zeroes behind it (`copy_nodes_to_user`).
+/// For a number that has no multiple of 64 above it, that writes nothing.
 fn write_nodes(mask: usize, count: usize, nodes: Nodes) -> Result<()> {
     const WORD: usize = size_of::<u64>();
-    let bytes = count.wrapping_sub(1).next_multiple_of(64) / 8;
+    let bytes = count.wrapping_sub(1).checked_next_multiple_of(64).unwrap_or(0) / 8;
     if bytes > PAGE {
         return Err(Errno::EINVAL);
     }
