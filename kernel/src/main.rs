@@ -46,6 +46,7 @@ pub mod hash;
 pub mod in_place;
 pub mod ipc;
 pub mod memory;
+pub mod namespace;
 pub mod net;
 pub mod page_cache;
 pub mod process;
@@ -186,6 +187,7 @@ fn threaded() {
             }
         },
     });
+    ipc::mqueue::tree::register_callers(|| process::current().ipc().mqueue.clone());
     syscall::init();
     time::settle();
     if let Err(error) = first::start() {

@@ -5,10 +5,13 @@
 //! more than a machine has (32,000 sets of 32,000 semaphores). Beyond the eighth a call fails with
 //! `ENOMEM`.
 
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::frames;
+
+use crate::namespace::Handle;
 
 /// A sum with a bound, which the callers know.
 #[derive(Default)]
@@ -36,16 +39,28 @@ impl Total {
         self.0.fetch_sub(amount, Ordering::Relaxed);
     }
 
-    /// Adds an amount as [`add`](Self::add) does, for as long as the result lives.
-    pub fn share(&'static self, amount: usize, most: usize) -> Option<Share> {
+    /// Adds an amount that no bound is for.
+    pub fn raise(&self, amount: usize) {
+        self.0.fetch_add(amount, Ordering::Relaxed);
+    }
+}
+
+impl Handle<Total> {
+    /// A sum of a namespace of its own: nothing.
+    pub fn another() -> Handle<Total> {
+        Handle::Other(Arc::new(Total::new()))
+    }
+
+    /// Adds an amount as [`Total::add`] does, for as long as the result lives.
+    pub fn share(&self, amount: usize, most: usize) -> Option<Share> {
         // Not made before it is added: its end subtracts.
-        self.add(amount, most).then(|| Share { total: self, amount })
+        self.add(amount, most).then(|| Share { total: self.clone(), amount })
     }
 }
 
 /// An amount that counts in a [`Total`] as long as this lives.
 pub struct Share {
-    total: &'static Total,
+    total: Handle<Total>,
     amount: usize,
 }
 
@@ -64,5 +79,5 @@ pub fn charge(bytes: usize) -> Result<Share> {
     const OBJECT: usize = 256;
     let most = frames::total() / 8 * 4096;
     let bytes = bytes.checked_add(OBJECT).ok_or(Errno::ENOMEM)?;
-    BYTES.share(bytes, most).ok_or(Errno::ENOMEM)
+    Handle::First(&BYTES).share(bytes, most).ok_or(Errno::ENOMEM)
 }

@@ -6,7 +6,7 @@
 //! moves data between them and files of file systems. [`aio`] has the rings in which asynchronous
 //! requests end, [`mqueue`] the message queues of POSIX, which are files of a file system of their
 //! own, and [`sysv`] the objects of System V, which are no files. The last two use [`account`],
-//! [`actor`] and [`message`].
+//! [`actor`] and [`message`], and belong to a [`namespace`].
 
 pub mod account;
 pub mod actor;
@@ -16,6 +16,7 @@ pub mod eventfd;
 pub mod inotify;
 pub mod message;
 pub mod mqueue;
+pub mod namespace;
 pub mod pipe;
 pub mod splice;
 pub mod sysv;

@@ -20,6 +20,8 @@ use hayate_machine::trap::UserRegs;
 use hayate_machine::user::UserPtr;
 
 use super::family;
+use super::namespaces;
+use super::namespaces::Namespaces;
 use super::pidfd;
 use super::pids;
 use super::pids::Number;
@@ -57,14 +59,9 @@ pub struct CloneRequest {
     pub tls: u64,
 }
 
-const NAMESPACES: u64 = CLONE_NEWNS
-    | CLONE_NEWCGROUP
-    | CLONE_NEWUTS
-    | CLONE_NEWIPC
-    | CLONE_NEWUSER
-    | CLONE_NEWPID
-    | CLONE_NEWNET
-    | CLONE_NEWTIME;
+/// The kinds of namespaces of which there is the first alone, or none.
+const MISSING: u64 =
+    CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWTIME;
 
 impl CloneRequest {
     fn has(&self, flag: u64) -> bool {
@@ -78,14 +75,14 @@ impl CloneRequest {
         ChildNumbers { set: told(CLONE_CHILD_SETTID), clear: told(CLONE_CHILD_CLEARTID) }
     }
 
-    /// Fails with `EINVAL` for invalid combinations, and for what is not implemented: namespaces
-    /// and control groups.
+    /// Fails with `EINVAL` for invalid combinations, and for what is not implemented: most kinds
+    /// of namespaces, and control groups.
     fn check(&self) -> Result<()> {
         let requires = |flag, needed| !self.has(flag) || self.has(needed);
         let bad = !requires(CLONE_THREAD, CLONE_SIGHAND)
             || !requires(CLONE_SIGHAND, CLONE_VM)
             || (self.has(CLONE_CLEAR_SIGHAND) && self.has(CLONE_SIGHAND))
-            || self.has(NAMESPACES | CLONE_INTO_CGROUP)
+            || self.has(MISSING | CLONE_INTO_CGROUP)
             || (self.has(CLONE_PIDFD) && self.has(CLONE_THREAD | CLONE_DETACHED))
             || (self.exit_signal != 0 && !is_signal(self.exit_signal));
         if bad { Err(Errno::EINVAL) } else { Ok(()) }
@@ -347,11 +344,32 @@ fn inherit_schedule(
             seccomp::pass_on(thread);
             execution.guard();
         }
+        if let Some(set) = maker.own_namespaces() {
+            thread.enter_namespaces(execution, set);
+        }
+    }
+    if request.has(namespaces::KINDS) {
+        renew_namespaces(maker, thread, execution, request.flags)?;
     }
     if parent.affinity() != u64::MAX {
         // The mask had an online processor when the parent got it, so this does not fail.
         let _ = execution.set_affinity(parent.affinity());
     }
+    Ok(())
+}
+
+/// Puts the new thread into new namespaces.
+#[cold]
+fn renew_namespaces(
+    maker: &Thread,
+    thread: &Thread,
+    execution: &Execution,
+    flags: u64,
+) -> Result<()> {
+    let own = maker.own_namespaces();
+    let own = own.map_or_else(Namespaces::first, |own| Namespaces::clone(&own));
+    let new = own.renewed(flags, &maker.credentials())?;
+    thread.enter_namespaces(execution, Arc::new(new));
     Ok(())
 }
 

@@ -62,7 +62,7 @@ fn leave(status: i32) {
     let process = &thread.process;
     schedule::current().begin_end();
     release_memory(&thread);
-    thread.traces.end(|| process.id());
+    thread.traces.end(|| (process.id(), thread.leave_namespaces()));
     thread.set_files(None);
     thread.set_directories(None);
 

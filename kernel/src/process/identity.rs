@@ -1,7 +1,13 @@
-//! The system's names (`uname(2)`).
+//! The system's names (`uname(2)`), and the UTS namespaces, each with a host and a domain name of
+//! its own.
+
+use alloc::sync::Arc;
 
 use hayate_abi::process::Utsname;
 use hayate_machine::sync::SpinLock;
+
+use crate::namespace::{self, Handle};
+use crate::vfs::users::Counted;
 
 /// The release of Linux whose system calls are the model, followed by our name. Programs compare
 /// the release (glibc refuses a kernel that is too old), so it begins with Linux' number.
@@ -34,37 +40,69 @@ impl Name {
     }
 }
 
-static HOST: SpinLock<Name> = SpinLock::new(Name::new(b"hayate"));
-static DOMAIN: SpinLock<Name> = SpinLock::new(Name::new(b"(none)"));
-
-/// The host name.
-pub fn host() -> Name {
-    *HOST.lock()
+#[derive(Clone, Copy)]
+struct Names {
+    host: Name,
+    domain: Name,
 }
 
-/// Sets the host name; bytes after the 64th are cut off.
-pub fn set_host(name: &[u8]) {
-    *HOST.lock() = Name::new(name);
+/// A UTS namespace (uts_namespaces(7)): the names that can be set.
+pub struct UtsNamespace {
+    /// Its number.
+    pub number: u64,
+    names: SpinLock<Names>,
+    /// Its place among those of the user who made it.
+    _counted: Option<Counted>,
 }
 
-/// The domain name.
-pub fn domain() -> Name {
-    *DOMAIN.lock()
-}
+/// The first one.
+pub static FIRST: UtsNamespace = UtsNamespace {
+    number: namespace::first::UTS,
+    names: SpinLock::new(Names { host: Name::new(b"hayate"), domain: Name::new(b"(none)") }),
+    _counted: None,
+};
 
-/// Sets the domain name; bytes after the 64th are cut off.
-pub fn set_domain(name: &[u8]) {
-    *DOMAIN.lock() = Name::new(name);
-}
+impl UtsNamespace {
+    /// Another one, which begins with the names of this one.
+    pub fn another(&self, counted: Counted) -> Handle<UtsNamespace> {
+        let names = *self.names.lock();
+        Handle::Other(Arc::new(UtsNamespace {
+            number: namespace::number(),
+            names: SpinLock::new(names),
+            _counted: Some(counted),
+        }))
+    }
 
-/// The result of `uname(2)`.
-pub fn utsname() -> Utsname {
-    Utsname {
-        sysname: Name::new(SYSNAME.as_bytes()).0,
-        nodename: host().0,
-        release: Name::new(RELEASE.as_bytes()).0,
-        version: Name::new(VERSION.as_bytes()).0,
-        machine: Name::new(MACHINE.as_bytes()).0,
-        domainname: domain().0,
+    /// The host name.
+    pub fn host(&self) -> Name {
+        self.names.lock().host
+    }
+
+    /// Sets the host name; bytes after the 64th are cut off.
+    pub fn set_host(&self, name: &[u8]) {
+        self.names.lock().host = Name::new(name);
+    }
+
+    /// The domain name.
+    pub fn domain(&self) -> Name {
+        self.names.lock().domain
+    }
+
+    /// Sets the domain name; bytes after the 64th are cut off.
+    pub fn set_domain(&self, name: &[u8]) {
+        self.names.lock().domain = Name::new(name);
+    }
+
+    /// The result of `uname(2)`.
+    pub fn utsname(&self) -> Utsname {
+        let Names { host, domain } = *self.names.lock();
+        Utsname {
+            sysname: Name::new(SYSNAME.as_bytes()).0,
+            nodename: host.0,
+            release: Name::new(RELEASE.as_bytes()).0,
+            version: Name::new(VERSION.as_bytes()).0,
+            machine: Name::new(MACHINE.as_bytes()).0,
+            domainname: domain.0,
+        }
     }
 }

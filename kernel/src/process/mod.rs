@@ -11,6 +11,7 @@
 //! | file | contents |
 //! |---|---|
 //! | [`identity`], [`limits`], [`usage`], [`restart`] | names, limits, consumption, interrupted sleeps |
+//! | [`namespaces`] | the namespaces that a thread is in |
 //! | [`signal`]: `sets`, `queue`, `actions`, `stop` | what a process and a thread have for signals |
 //! | [`session`], [`timers`] | a session and its terminal, the record of a process's timers |
 //! | [`seccomp`]: `notices`, `chain` | the filters of a thread's system calls |
@@ -58,6 +59,7 @@ pub mod images;
 pub mod job_control;
 mod left_space;
 pub mod limits;
+pub mod namespaces;
 pub mod pidfd;
 pub mod pids;
 pub mod record;

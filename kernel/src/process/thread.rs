@@ -18,6 +18,8 @@ use hayate_machine::sync::{Once, SpinLock};
 
 use smallvec::SmallVec;
 
+use super::identity::UtsNamespace;
+use super::namespaces::{Membership, Namespaces};
 use super::record::Process;
 use super::restart::Restart;
 use super::seccomp::State;
@@ -27,9 +29,12 @@ use super::templates::declaration::Declaration;
 use super::usage::{Counters, Usage};
 use crate::credentials::{Capability, Credentials};
 use crate::ipc::actor::Actor;
+use crate::ipc::namespace::IpcNamespace;
+use crate::ipc::sysv::shm::Segments;
 use crate::ipc::sysv::traces::Traces;
 use crate::memory;
 use crate::memory::Space;
+use crate::namespace::Handle;
 use crate::schedule;
 use crate::schedule::{Execution, Scheduling, WaitQueue};
 use crate::vfs::context::FsContext;
@@ -141,6 +146,7 @@ pub struct Thread {
     pub declared: Declaration,
     /// What it has done with System V objects.
     pub traces: Traces,
+    namespaces: SpinLock<Membership>,
     /// Counts of its reads and writes.
     pub moved: Counters,
     /// How it was scheduled when it ended, in packed form.
@@ -230,6 +236,7 @@ impl Thread {
             default_timer_slack: parts.timer_slack,
             declared: Declaration::default(),
             traces: Traces::default(),
+            namespaces: SpinLock::new(Membership::First),
             moved: Counters::default(),
             last_scheduling: AtomicU64::new(0),
             started: schedule::time::monotonic_ns(),
@@ -278,6 +285,62 @@ impl Thread {
     /// Itself as objects of System V and POSIX see it.
     pub fn actor(&self) -> Actor {
         Actor { credentials: self.credentials(), process: self.process.id() }
+    }
+
+    /// Whether it may be in other namespaces than the first: whatever is kept is not for it.
+    #[inline]
+    pub fn is_apart(&self) -> bool {
+        self.traces.has_namespaces()
+    }
+
+    /// Its set of namespaces; `None` if it has left them.
+    pub fn namespaces(&self) -> Option<Namespaces> {
+        if self.execution.lock().is_none() {
+            return None;
+        }
+        match &*self.namespaces.lock() {
+            Membership::First => Some(Namespaces::first()),
+            Membership::Other(own) => Some(Namespaces::clone(own)),
+            Membership::Left => None,
+        }
+    }
+
+    /// Its set, if that is not the first namespaces'.
+    pub(super) fn own_namespaces(&self) -> Option<Arc<Namespaces>> {
+        match &*self.namespaces.lock() {
+            Membership::Other(own) => Some(own.clone()),
+            Membership::First | Membership::Left => None,
+        }
+    }
+
+    /// Its UTS namespace. For the current thread.
+    pub fn uts(&self) -> Handle<UtsNamespace> {
+        self.own_namespaces().map_or_else(|| Namespaces::first().uts, |own| own.uts.clone())
+    }
+
+    /// Its IPC namespace. For the current thread.
+    pub fn ipc(&self) -> Handle<IpcNamespace> {
+        self.own_namespaces().map_or_else(|| Namespaces::first().ipc, |own| own.ipc.clone())
+    }
+
+    /// Puts it into namespaces; `execution` is its own. For the current thread, and for one that is
+    /// not started.
+    #[cold]
+    pub fn enter_namespaces(&self, execution: &Execution, set: Arc<Namespaces>) {
+        self.traces.note_namespaces();
+        execution.note_namespaces();
+        let old = core::mem::replace(&mut *self.namespaces.lock(), Membership::Other(set));
+        drop(old);
+    }
+
+    /// Leaves its namespaces, since it ends. Returns the segments of the IPC namespace, of which it
+    /// may be a maker.
+    #[cold]
+    pub(super) fn leave_namespaces(&self) -> Handle<Segments> {
+        let segments = self.ipc().shm.clone();
+        let old = core::mem::replace(&mut *self.namespaces.lock(), Membership::Left);
+        drop(old);
+        segments
     }
 
     /// Its execution; `None` before it starts and after it ended.

@@ -18,7 +18,7 @@ use hayate_machine::trap::{self, UserRegs, attention};
 use hayate_protocols::sleep::{Sleep, State};
 use intrusive_collections::{LinkedListAtomicLink, RBTreeAtomicLink};
 
-use super::policy::{GUARDED, NO_TSC, Policy, Scheduling, rank_base};
+use super::policy::{GUARDED, NAMESPACES, NO_TSC, Policy, Scheduling, rank_base};
 use super::real_time;
 use super::timer::Timer;
 use super::wake_affinity::WakeAffinity;
@@ -333,7 +333,7 @@ impl Execution {
             real_time::note();
         }
         self.set_nice(new.nice);
-        let packed = |old| Some(new.pack() as u32 | old & (NO_TSC | GUARDED));
+        let packed = |old| Some(new.pack() as u32 | old & (NO_TSC | GUARDED | NAMESPACES));
         let _ = self.policy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, packed);
         self.rank_base.store(rank_base(new.policy), Ordering::Relaxed);
     }
@@ -374,6 +374,11 @@ impl Execution {
     /// Whether its system calls are looked at.
     pub fn is_guarded(&self) -> bool {
         self.policy.load(Ordering::Relaxed) & GUARDED != 0
+    }
+
+    /// Notes that its thread is in other namespaces than the first, and so are those it makes.
+    pub fn note_namespaces(&self) {
+        self.policy.fetch_or(NAMESPACES, Ordering::Relaxed);
     }
 
     /// Nanoseconds it has run on processors.

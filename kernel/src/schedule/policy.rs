@@ -39,6 +39,8 @@ const RESET_ON_FORK: u32 = 1 << 31;
 pub(super) const NO_TSC: u32 = 1 << 30;
 /// Likewise: its system calls are looked at.
 pub(super) const GUARDED: u32 = 1 << 29;
+/// The bit of a packed policy that tells of a thread in other namespaces than the first.
+pub(super) const NAMESPACES: u32 = 1 << 28;
 
 impl Policy {
     pub(super) fn pack(self) -> u32 {

@@ -31,6 +31,7 @@ mod ipc;
 mod kcmp;
 mod memory;
 mod mode;
+mod namespaces;
 mod own;
 mod pidfd;
 mod prctl;

@@ -20,6 +20,7 @@ use crate::process::clone;
 use crate::process::clone::CloneRequest;
 use crate::process::images;
 use crate::process::images::Course;
+use crate::process::namespaces;
 use crate::process::templates;
 use crate::process::tracing;
 use crate::process::usage::Usage;
@@ -30,6 +31,7 @@ use crate::program;
 use crate::program::{Beginning, Strings, strings};
 use crate::reclaim::growth::Grow;
 use crate::recycle::watch::{Began, StartPart, Unwatched, Watch};
+use crate::schedule;
 use crate::schedule::time;
 use crate::vfs::path::WalkFlags;
 
@@ -223,7 +225,9 @@ fn prepare<W: Watch>(
         && thread.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE == 0;
     let begin = |program: &program::Program, arguments: &Strings, environment: &Strings| {
         let start = images::Start { path: &shown, arguments, environment, randomise };
-        if !images::are_wanted() && !templates::table::is_any_bound() || tracing::is_traced(&thread)
+        if !images::are_wanted() && !templates::table::is_any_bound()
+            || tracing::is_traced(&thread)
+            || thread.is_apart()
         {
             W::begins(&shown, || (Began::First, images::asking::told(&thread, program, &start)));
             return Beginning::Usual;
@@ -437,22 +441,36 @@ pub fn unshare(flags: usize) -> Result<()> {
     let flags = flags as u64;
     let thread = process::current();
     let known = CLONE_FILES | CLONE_FS | CLONE_SYSVSEM | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
-    if flags & !known != 0 {
-        // There are no namespaces, as in a kernel built without them.
+    if flags & !(known | namespaces::KINDS) != 0 {
+        // There are no other namespaces, as in a kernel built without them.
         return Err(Errno::EINVAL);
     }
     let alone = flags & (CLONE_THREAD | CLONE_SIGHAND | CLONE_VM) != 0;
     if alone && thread.process.thread_count() > 1 {
         return Err(Errno::EINVAL);
     }
+    let apart = match flags & namespaces::KINDS {
+        0 => None,
+        // Adjustments are left behind in any case: what is to be shared is none of `renewed`'s.
+        kinds => {
+            let own = thread.namespaces().ok_or(Errno::ESRCH)?;
+            Some(Arc::new(own.renewed(kinds, &thread.credentials())?))
+        }
+    };
     if flags & CLONE_FILES != 0 {
         thread.unshare_files()?;
     }
     if flags & CLONE_FS != 0 {
         thread.unshare_directories()?;
     }
-    if flags & CLONE_SYSVSEM != 0 {
+    if flags & (CLONE_SYSVSEM | CLONE_NEWIPC) != 0 {
         thread.traces.leave_undo(thread.process.id());
+    }
+    if flags & CLONE_NEWIPC != 0 {
+        thread.traces.leave_segments(&thread.ipc().shm);
+    }
+    if let Some(apart) = apart {
+        thread.enter_namespaces(&schedule::current(), apart);
     }
     Ok(())
 }

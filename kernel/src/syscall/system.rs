@@ -10,14 +10,14 @@ use crate::credentials::Capability;
 use crate::drivers::virtio_balloon;
 use crate::memory::deferred_free;
 use crate::process;
-use crate::process::{identity, pids};
+use crate::process::pids;
 use crate::random;
 use crate::schedule;
 use crate::schedule::time;
 
 /// `uname(2)`
 pub fn uname(buffer: usize) -> Result<()> {
-    UserPtr::new(buffer).write(&identity::utsname())
+    UserPtr::new(buffer).write(&process::current().uts().utsname())
 }
 
 /// `sysinfo(2)`
@@ -78,7 +78,7 @@ fn read_name(name: usize, length: i32, buffer: &mut [u8; 64]) -> Result<usize> {
 pub fn sethostname(name: usize, length: i32) -> Result<()> {
     let mut buffer = [0; 64];
     let length = read_name(name, length, &mut buffer)?;
-    identity::set_host(buffer.get(..length).unwrap_or(&buffer));
+    process::current().uts().set_host(buffer.get(..length).unwrap_or(&buffer));
     Ok(())
 }
 
@@ -86,7 +86,7 @@ pub fn sethostname(name: usize, length: i32) -> Result<()> {
 pub fn setdomainname(name: usize, length: i32) -> Result<()> {
     let mut buffer = [0; 64];
     let length = read_name(name, length, &mut buffer)?;
-    identity::set_domain(buffer.get(..length).unwrap_or(&buffer));
+    process::current().uts().set_domain(buffer.get(..length).unwrap_or(&buffer));
     Ok(())
 }
 

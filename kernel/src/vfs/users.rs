@@ -1,6 +1,6 @@
 //! The per-user counts of limited objects: watches of epoll and of inotify, inotify instances,
 //! pages of pipes, descriptors in messages, connections that wait to be accepted; locked
-//! segments of shared memory, and message queues of POSIX.
+//! segments of shared memory, message queues of POSIX, and namespaces.
 //!
 //! The count of a user is found by the real user id when such an object is made, and the object
 //! keeps a reference to it: so the count that was raised is also the one that is lowered, whichever
@@ -76,6 +76,35 @@ pub struct Holdings {
     pub locked_pages: Count,
     /// Bytes of POSIX message queues (`RLIMIT_MSGQUEUE`).
     pub message_queues: Count,
+    /// UTS namespaces (`user.max_uts_namespaces`).
+    pub uts_namespaces: Count,
+    /// IPC namespaces (`user.max_ipc_namespaces`).
+    pub ipc_namespaces: Count,
+}
+
+/// One namespace among those of a user (`/proc/sys/user`).
+pub struct Counted {
+    user: Arc<Holdings>,
+    which: fn(&Holdings) -> &Count,
+}
+
+impl Counted {
+    /// Counts one more in a count of the user; `None` if there are `most` already.
+    pub fn new(
+        user: Arc<Holdings>,
+        which: fn(&Holdings) -> &Count,
+        most: usize,
+    ) -> Option<Counted> {
+        // Not made before it is counted: its end subtracts.
+        which(&user).take(most).then_some(())?;
+        Some(Counted { user, which })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        (self.which)(&self.user).give(1);
+    }
 }
 
 /// By user id, sorted.

@@ -1,5 +1,6 @@
 //! `/proc/sysvipc`: the System V objects (`sysvipc(7)`), and their settings in `/proc/sys/kernel`;
-//! those of POSIX message queues in `/proc/sys/fs/mqueue`.
+//! those of POSIX message queues in `/proc/sys/fs/mqueue`. All are those of the reader's IPC
+//! namespace.
 
 use alloc::vec::Vec;
 use core::str;
@@ -9,8 +10,7 @@ use hayate_abi::{Errno, Result};
 
 use super::text::line;
 use super::tree::{Item, What};
-use crate::ipc::mqueue::settings;
-use crate::ipc::sysv::{msg, sem, shm};
+use crate::process::current;
 
 /// The items of `/proc/sysvipc`.
 pub static ITEMS: &[Item<()>] = &[
@@ -27,7 +27,7 @@ fn queues(_: &(), out: &mut Vec<u8>) -> Result<()> {
              cgid      stime      rtime      ctime"
         ),
     )?;
-    msg::QUEUES.for_each(|queue| {
+    current().ipc().msg.objects.for_each(|queue| {
         let s = queue.status();
         let who = s.permission;
         line(
@@ -60,7 +60,7 @@ fn semaphores(_: &(), out: &mut Vec<u8>) -> Result<()> {
             "       key      semid perms      nsems   uid   gid  cuid  cgid      otime      ctime"
         ),
     )?;
-    sem::SETS.for_each(|set| {
+    current().ipc().sem.objects.for_each(|set| {
         let s = set.status();
         let who = s.permission;
         line(
@@ -90,7 +90,7 @@ fn segments(_: &(), out: &mut Vec<u8>) -> Result<()> {
              cuid  cgid      atime      dtime      ctime                   rss                  swap"
         ),
     )?;
-    shm::SEGMENTS.for_each(|segment| {
+    current().ipc().shm.objects.for_each(|segment| {
         let s = segment.status();
         let who = s.permission;
         line(
@@ -142,40 +142,40 @@ fn show(out: &mut Vec<u8>, value: &AtomicU64) -> Result<()> {
 }
 
 pub(super) const SHM_ALL: What<()> = What::Setting(
-    |(), out| show(out, &shm::MOST_PAGES),
+    |(), out| show(out, &current().ipc().shm.most_pages),
     |(), text| {
-        shm::MOST_PAGES.store(number(text)?, Ordering::Relaxed);
+        current().ipc().shm.most_pages.store(number(text)?, Ordering::Relaxed);
         Ok(())
     },
 );
 
 pub(super) const SHM_MAX: What<()> = What::Setting(
-    |(), out| show(out, &shm::LARGEST),
+    |(), out| show(out, &current().ipc().shm.largest),
     |(), text| {
-        shm::LARGEST.store(number(text)?, Ordering::Relaxed);
+        current().ipc().shm.largest.store(number(text)?, Ordering::Relaxed);
         Ok(())
     },
 );
 
 pub(super) const SHM_MNI: What<()> = What::Setting(
-    |(), out| line(out, format_args!("{}", shm::SEGMENTS.most())),
-    |(), text| shm::SEGMENTS.set_most(number(text)?),
+    |(), out| line(out, format_args!("{}", current().ipc().shm.objects.most())),
+    |(), text| current().ipc().shm.objects.set_most(number(text)?),
 );
 
 pub(super) const SHM_NEXT_ID: What<()> = What::Setting(
-    |(), out| line(out, format_args!("{}", shm::SEGMENTS.next_id())),
-    |(), text| shm::SEGMENTS.set_next_id(number(text)?),
+    |(), out| line(out, format_args!("{}", current().ipc().shm.objects.next_id())),
+    |(), text| current().ipc().shm.objects.set_next_id(number(text)?),
 );
 
 pub(super) const SHM_RMID_FORCED: What<()> = What::Setting(
-    |(), out| line(out, format_args!("{}", u8::from(shm::is_forced()))),
+    |(), out| line(out, format_args!("{}", u8::from(current().ipc().shm.is_forced()))),
     |(), text| match number::<i64>(text)? {
         0 => {
-            shm::set_forced(false);
+            current().ipc().shm.set_forced(false);
             Ok(())
         }
         1 => {
-            shm::set_forced(true);
+            current().ipc().shm.set_forced(true);
             Ok(())
         }
         _ => Err(Errno::EINVAL),
@@ -185,9 +185,10 @@ pub(super) const SHM_RMID_FORCED: What<()> = What::Setting(
 pub(super) const SEM: What<()> = What::Setting(
     |(), out| {
         let load = |value: &AtomicUsize| value.load(Ordering::Relaxed);
-        let (in_set, in_all) = (load(&sem::MOST_IN_SET), load(&sem::MOST_IN_ALL));
-        let at_once = load(&sem::MOST_AT_ONCE);
-        line(out, format_args!("{in_set}\t{in_all}\t{at_once}\t{}", sem::SETS.most()))
+        let sem = &current().ipc().sem;
+        let (in_set, in_all) = (load(&sem.most_in_set), load(&sem.most_in_all));
+        let at_once = load(&sem.most_at_once);
+        line(out, format_args!("{in_set}\t{in_all}\t{at_once}\t{}", sem.objects.most()))
     },
     |(), text| {
         let [in_set, in_all, at_once, sets] = numbers::<4, u32>(text)?;
@@ -195,17 +196,18 @@ pub(super) const SEM: What<()> = What::Setting(
         if in_set > 0x1_0000 || at_once > 0x1_0000 {
             return Err(Errno::EINVAL);
         }
-        sem::SETS.set_most(i64::from(sets))?;
-        sem::MOST_IN_SET.store(in_set as usize, Ordering::Relaxed);
-        sem::MOST_IN_ALL.store(in_all as usize, Ordering::Relaxed);
-        sem::MOST_AT_ONCE.store(at_once as usize, Ordering::Relaxed);
+        let sem = &current().ipc().sem;
+        sem.objects.set_most(i64::from(sets))?;
+        sem.most_in_set.store(in_set as usize, Ordering::Relaxed);
+        sem.most_in_all.store(in_all as usize, Ordering::Relaxed);
+        sem.most_at_once.store(at_once as usize, Ordering::Relaxed);
         Ok(())
     },
 );
 
 pub(super) const SEM_NEXT_ID: What<()> = What::Setting(
-    |(), out| line(out, format_args!("{}", sem::SETS.next_id())),
-    |(), text| sem::SETS.set_next_id(number(text)?),
+    |(), out| line(out, format_args!("{}", current().ipc().sem.objects.next_id())),
+    |(), text| current().ipc().sem.objects.set_next_id(number(text)?),
 );
 
 fn set_size(size: &AtomicUsize, text: &[u8]) -> Result<()> {
@@ -220,21 +222,23 @@ fn show_size(size: &AtomicUsize, out: &mut Vec<u8>) -> Result<()> {
 }
 
 pub(super) const MSG_MAX: What<()> = What::Setting(
-    |(), out| show_size(&msg::LARGEST, out),
-    |(), text| set_size(&msg::LARGEST, text),
+    |(), out| show_size(&current().ipc().msg.largest, out),
+    |(), text| set_size(&current().ipc().msg.largest, text),
 );
 
-pub(super) const MSG_MNB: What<()> =
-    What::Setting(|(), out| show_size(&msg::ROOM, out), |(), text| set_size(&msg::ROOM, text));
+pub(super) const MSG_MNB: What<()> = What::Setting(
+    |(), out| show_size(&current().ipc().msg.room, out),
+    |(), text| set_size(&current().ipc().msg.room, text),
+);
 
 pub(super) const MSG_MNI: What<()> = What::Setting(
-    |(), out| line(out, format_args!("{}", msg::QUEUES.most())),
-    |(), text| msg::QUEUES.set_most(number(text)?),
+    |(), out| line(out, format_args!("{}", current().ipc().msg.objects.most())),
+    |(), text| current().ipc().msg.objects.set_most(number(text)?),
 );
 
 pub(super) const MSG_NEXT_ID: What<()> = What::Setting(
-    |(), out| line(out, format_args!("{}", msg::QUEUES.next_id())),
-    |(), text| msg::QUEUES.set_next_id(number(text)?),
+    |(), out| line(out, format_args!("{}", current().ipc().msg.objects.next_id())),
+    |(), text| current().ipc().msg.objects.set_next_id(number(text)?),
 );
 
 /// A setting of POSIX message queues.
@@ -243,17 +247,19 @@ macro_rules! queue_setting {
         Item {
             name: $name,
             what: What::Setting(
-                |(), out| line(out, format_args!("{}", settings::$setting.get())),
-                |(), text| settings::$setting.set(number(text)?),
+                |(), out| {
+                    line(out, format_args!("{}", current().ipc().mqueue.settings.$setting.get()))
+                },
+                |(), text| current().ipc().mqueue.settings.$setting.set(number(text)?),
             ),
         }
     };
 }
 
 pub(super) static MQUEUE: &[Item<()>] = &[
-    queue_setting!("msg_default", DEFAULT_MESSAGES),
-    queue_setting!("msg_max", MOST),
-    queue_setting!("msgsize_default", DEFAULT_SIZE),
-    queue_setting!("msgsize_max", LARGEST),
-    queue_setting!("queues_max", MOST_QUEUES),
+    queue_setting!("msg_default", default_messages),
+    queue_setting!("msg_max", most),
+    queue_setting!("msgsize_default", default_size),
+    queue_setting!("msgsize_max", largest),
+    queue_setting!("queues_max", most_queues),
 ];

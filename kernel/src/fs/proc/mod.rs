@@ -40,7 +40,7 @@ mod fresh;
 mod hayate;
 mod inside;
 mod ipc;
-mod namespaces;
+pub mod namespaces;
 mod network;
 mod network_counts;
 mod nvm;

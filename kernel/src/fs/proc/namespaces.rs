@@ -1,86 +1,154 @@
-//! `/proc/PID/ns`: the namespaces of a process (namespaces(7)).
+//! `/proc/PID/ns`: the namespaces of a process (namespaces(7)), and what an open one can be asked
+//! (ioctl_ns(2)).
 //!
-//! There is one namespace of each kind, the first, and every process is in it. So the files have
-//! the numbers of the first namespaces on Linux (`PROC_*_INIT_INO`, include/linux/proc_ns.h): two
-//! processes show the same number if and only if they share the namespace, which is what these
-//! files are read for. setns(2) and unshare(2) are not implemented.
+//! A file is its namespace: it has the namespace's number, and holds it, so that an open file, or a
+//! mount on which it is bound, keeps a namespace that no thread is in. Two processes show the same
+//! number if and only if they share the namespace.
+//!
+//! Of mounts, network, numbers of processes and users there is one namespace each, the first, with
+//! its number on Linux. Kinds that do not exist (cgroup, time) have no file, as in a kernel built
+//! without them. A thread that has ended is in no namespaces but those of its users (`ENOENT`).
 
 use alloc::format;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use hayate_abi::process::*;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::Lazy;
+use hayate_machine::user::UserPtr;
 
 use super::target::Target;
 use super::tree::{Item, What};
+use crate::ipc::namespace::IpcNamespace;
+use crate::namespace::{Handle, first};
+use crate::process::identity::UtsNamespace;
+use crate::process::thread::current;
 use crate::vfs::anonymous;
 use crate::vfs::inode::{Attributes, Change, FileKind, Inode, Metadata};
 use crate::vfs::mount::{Location, Mount};
-use crate::vfs::open_file::{FileOps, OpenRequest, Traits};
+use crate::vfs::open_file::flags::O_RDONLY;
+use crate::vfs::open_file::{FileOps, OpenFile, OpenRequest, Traits};
 
 /// `NSFS_MAGIC`.
 const MAGIC: u64 = 0x6e73_6673;
 
-/// A namespace's name in its links, and its inode's number.
-type NamespaceKind = (&'static str, u64);
-
-const CGROUP: NamespaceKind = ("cgroup", 0xefff_fffb);
-const IPC: NamespaceKind = ("ipc", 0xefff_ffff);
-const MNT: NamespaceKind = ("mnt", 0xf000_0000);
-const NET: NamespaceKind = ("net", 0xf000_0001);
-const PID: NamespaceKind = ("pid", 0xefff_fffc);
-const TIME: NamespaceKind = ("time", 0xefff_fffa);
-const USER: NamespaceKind = ("user", 0xefff_fffd);
-const UTS: NamespaceKind = ("uts", 0xefff_fffe);
-
 static NAMESPACES: Lazy<Arc<Mount>> = Lazy::new(|| anonymous::pseudo("nsfs", MAGIC));
 
+/// A namespace.
+#[derive(Clone)]
+pub enum Namespace {
+    /// Names.
+    Uts(Handle<UtsNamespace>),
+    /// Objects of System V, message queues of POSIX.
+    Ipc(Handle<IpcNamespace>),
+    /// Mounts: the first.
+    Mount,
+    /// Network: the first.
+    Network,
+    /// Numbers of processes: the first.
+    Pid,
+    /// Users: the first.
+    User,
+}
+
+impl Namespace {
+    /// Its kind, as the flag of `clone(2)`.
+    pub fn kind(&self) -> u64 {
+        match self {
+            Namespace::Uts(_) => CLONE_NEWUTS,
+            Namespace::Ipc(_) => CLONE_NEWIPC,
+            Namespace::Mount => CLONE_NEWNS,
+            Namespace::Network => CLONE_NEWNET,
+            Namespace::Pid => CLONE_NEWPID,
+            Namespace::User => CLONE_NEWUSER,
+        }
+    }
+
+    /// Its kind, as in the text of a link.
+    fn name(&self) -> &'static str {
+        match self {
+            Namespace::Uts(_) => "uts",
+            Namespace::Ipc(_) => "ipc",
+            Namespace::Mount => "mnt",
+            Namespace::Network => "net",
+            Namespace::Pid => "pid",
+            Namespace::User => "user",
+        }
+    }
+
+    fn number(&self) -> u64 {
+        match self {
+            Namespace::Uts(uts) => uts.number,
+            Namespace::Ipc(ipc) => ipc.number,
+            Namespace::Mount => first::MNT,
+            Namespace::Network => first::NET,
+            Namespace::Pid => first::PID,
+            Namespace::User => first::USER,
+        }
+    }
+
+    fn text(&self) -> Vec<u8> {
+        format!("{}:[{}]", self.name(), self.number()).into_bytes()
+    }
+
+    fn place(self) -> Location {
+        let (text, device) = (self.text(), NAMESPACES.filesystem().device());
+        let file = Arc::new(NamespaceFile { device, namespace: self });
+        anonymous::location(&NAMESPACES, &text, file)
+    }
+}
+
+/// Which namespace of a thread an item is.
+type Choose = fn(&Target) -> Result<Namespace>;
+
 macro_rules! namespace {
-    ($name:literal, $kind:expr) => {
-        Item { name: $name, what: What::Magic(|it| place(it, $kind), |it| text(it, $kind)) }
+    ($name:literal, $choose:expr) => {
+        Item {
+            name: $name,
+            what: What::Magic(
+                |target| Ok(choose(target, $choose)?.place()),
+                |target| Ok(choose(target, $choose)?.text()),
+            ),
+        }
     };
 }
 
 /// The items of `/proc/PID/ns`.
 pub static ITEMS: &[Item<Target>] = &[
-    namespace!("cgroup", CGROUP),
-    namespace!("ipc", IPC),
-    namespace!("mnt", MNT),
-    namespace!("net", NET),
-    namespace!("pid", PID),
-    namespace!("pid_for_children", PID),
-    namespace!("time", TIME),
-    namespace!("time_for_children", TIME),
-    namespace!("user", USER),
-    namespace!("uts", UTS),
+    namespace!("ipc", |target| Ok(Namespace::Ipc(set(target)?.ipc))),
+    namespace!("mnt", |target| set(target).map(|_| Namespace::Mount)),
+    namespace!("net", |target| set(target).map(|_| Namespace::Network)),
+    namespace!("pid", |target| set(target).map(|_| Namespace::Pid)),
+    namespace!("pid_for_children", |target| set(target).map(|_| Namespace::Pid)),
+    namespace!("user", |_| Ok(Namespace::User)),
+    namespace!("uts", |target| Ok(Namespace::Uts(set(target)?.uts))),
 ];
 
-fn text(target: &Target, (name, number): NamespaceKind) -> Result<Vec<u8>> {
+fn choose(target: &Target, choose: Choose) -> Result<Namespace> {
     target.check_access()?;
-    Ok(format!("{name}:[{number}]").into_bytes())
+    choose(target)
 }
 
-fn place(target: &Target, kind: NamespaceKind) -> Result<Location> {
-    let shown = text(target, kind)?;
-    let device = NAMESPACES.filesystem().device();
-    Ok(anonymous::location(&NAMESPACES, &shown, Arc::new(Namespace { device, number: kind.1 })))
+/// The set of a thread that the caller may look into.
+fn set(target: &Target) -> Result<crate::process::namespaces::Namespaces> {
+    target.look(|thread| thread.namespaces())?.ok_or(Errno::ENOENT)
 }
 
 /// A namespace as a file, which can be opened and compared.
-struct Namespace {
+struct NamespaceFile {
     device: u64,
-    number: u64,
+    namespace: Namespace,
 }
 
-impl Inode for Namespace {
+impl Inode for NamespaceFile {
     fn attributes(&self) -> Attributes {
         Attributes { kind: FileKind::Regular, mode: 0o444, uid: 0, gid: 0, capabilities: false }
     }
 
     fn metadata(&self) -> Result<Metadata> {
         let metadata = Metadata::anonymous(self.device, FileKind::Regular, 0o444);
-        Ok(Metadata { number: self.number, ..metadata })
+        Ok(Metadata { number: self.namespace.number(), ..metadata })
     }
 
     fn set_metadata(&self, _: &Change) -> Result<()> {
@@ -88,15 +156,47 @@ impl Inode for Namespace {
     }
 
     fn open(self: Arc<Self>, _: &OpenRequest) -> Result<Arc<dyn FileOps>> {
-        Ok(Arc::new(OpenNamespace))
+        Ok(Arc::new(OpenNamespace(self.namespace.clone())))
     }
 }
 
-/// An open namespace: it has no content (reads fail with EINVAL), and is held for its identity.
-struct OpenNamespace;
+/// An open namespace: it has no content (reads fail with EINVAL).
+struct OpenNamespace(Namespace);
+
+/// The namespace of an open file, if it is one.
+pub fn of_file(file: &OpenFile) -> Option<&Namespace> {
+    file.ops_as::<OpenNamespace>().map(|open| &open.0)
+}
 
 impl FileOps for OpenNamespace {
     fn traits(&self) -> Traits {
         Traits::REGULAR
+    }
+
+    /// `ns_ioctl`, fs/nsfs.c of Linux 6.1.
+    fn ioctl(&self, _: &OpenFile, command: u32, arg: u64) -> Result<i64> {
+        const NS_GET_USERNS: u32 = 0xb701;
+        const NS_GET_PARENT: u32 = 0xb702;
+        const NS_GET_NSTYPE: u32 = 0xb703;
+        const NS_GET_OWNER_UID: u32 = 0xb704;
+        match (command, &self.0) {
+            // What is above the first is nobody's to see.
+            (NS_GET_USERNS, Namespace::User) => Err(Errno::EPERM),
+            (NS_GET_USERNS, _) => {
+                let user = Namespace::User;
+                let ops = Arc::new(OpenNamespace(user.clone()));
+                let file = OpenFile::new(ops, user.place(), O_RDONLY)?;
+                Ok(current().install(file, true)?.into())
+            }
+            (NS_GET_PARENT, Namespace::User | Namespace::Pid) => Err(Errno::EPERM),
+            (NS_GET_PARENT, _) => Err(Errno::EINVAL),
+            (NS_GET_NSTYPE, namespace) => Ok(namespace.kind() as i64),
+            (NS_GET_OWNER_UID, Namespace::User) => {
+                UserPtr::new(arg as usize).write(&0u32)?;
+                Ok(0)
+            }
+            (NS_GET_OWNER_UID, _) => Err(Errno::EINVAL),
+            _ => Err(Errno::ENOTTY),
+        }
     }
 }

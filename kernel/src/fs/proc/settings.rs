@@ -18,7 +18,7 @@ use crate::ipc::{aio, epoll, inotify};
 use crate::memory::deferred_free;
 use crate::page_cache;
 use crate::process;
-use crate::process::{dump, identity, seccomp};
+use crate::process::{dump, identity, namespaces, seccomp};
 use crate::recycle::pools;
 use crate::schedule::{MOST_NS, SHARE_NS};
 use crate::vfs::{dnotify, file_count, lease, reclaim};
@@ -28,6 +28,7 @@ pub static ITEMS: &[Item<()>] = &[
     Item { name: "fs", what: What::Directory(FS) },
     Item { name: "kernel", what: What::Directory(KERNEL) },
     Item { name: "net", what: What::Directory(NET) },
+    Item { name: "user", what: What::Directory(USER) },
     Item { name: "vm", what: What::Directory(VM) },
 ];
 
@@ -118,15 +119,15 @@ static KERNEL: &[Item<()>] = &[
     Item {
         name: "domainname",
         what: What::Setting(
-            |(), out| line_of(out, identity::domain().as_bytes()),
-            |(), text| set_name(text, identity::set_domain),
+            |(), out| line_of(out, process::current().uts().domain().as_bytes()),
+            |(), text| set_name(text, |name| process::current().uts().set_domain(name)),
         ),
     },
     Item {
         name: "hostname",
         what: What::Setting(
-            |(), out| line_of(out, identity::host().as_bytes()),
-            |(), text| set_name(text, identity::set_host),
+            |(), out| line_of(out, process::current().uts().host().as_bytes()),
+            |(), text| set_name(text, |name| process::current().uts().set_host(name)),
         ),
     },
     Item { name: "msg_next_id", what: ipc::MSG_NEXT_ID },
@@ -220,6 +221,30 @@ static NET_CORE: &[Item<()>] = &[
 
 static NET_UNIX: &[Item<()>] =
     &[constant!("max_dgram_qlen", crate::ipc::unix::endpoint::QUEUE_DATAGRAMS)];
+
+/// How many namespaces of a kind a user may make: for the administrator of resources alone
+/// (`set_permissions`, kernel/ucount.c).
+macro_rules! most_namespaces {
+    ($name:literal, $limit:path) => {
+        Item {
+            name: $name,
+            what: What::Setting(
+                |(), out| line(out, format_args!("{}", $limit.get())),
+                |(), text| {
+                    process::current().credentials().require(Capability::SysResource)?;
+                    let most = i32::try_from(number(text)?).map_err(|_| Errno::EINVAL)?;
+                    $limit.set(usize::try_from(most).map_err(|_| Errno::EINVAL)?);
+                    Ok(())
+                },
+            ),
+        }
+    };
+}
+
+static USER: &[Item<()>] = &[
+    most_namespaces!("max_ipc_namespaces", namespaces::MOST_IPC),
+    most_namespaces!("max_uts_namespaces", namespaces::MOST_UTS),
+];
 
 static VM: &[Item<()>] = &[
     Item { name: "drop_caches", what: What::Setting(|(), _| Ok(()), drop_caches) },

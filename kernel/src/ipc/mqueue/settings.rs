@@ -33,24 +33,40 @@ impl Setting {
     }
 }
 
-/// `msg_default`: the messages that a queue may hold if its maker does not say.
-pub static DEFAULT_MESSAGES: Setting = Setting::new(10, 1..=MOST_MESSAGES);
-/// `msg_max`: the messages that a maker without privilege may ask for.
-pub static MOST: Setting = Setting::new(10, 1..=MOST_MESSAGES);
-/// `msgsize_default`: the largest message if the maker does not say.
-pub static DEFAULT_SIZE: Setting = Setting::new(8192, 128..=LARGEST_MESSAGE);
-/// `msgsize_max`: the largest message that a maker without privilege may ask for.
-pub static LARGEST: Setting = Setting::new(8192, 128..=LARGEST_MESSAGE);
-/// `queues_max`: the number of queues, beyond which only the privileged make one. A negative number
-/// is a very large one, as in Linux.
-pub static MOST_QUEUES: Setting = Setting::new(256, i32::MIN as i64..=i32::MAX as i64);
+/// The settings of a namespace.
+pub struct Settings {
+    /// `msg_default`: the messages that a queue may hold if its maker does not say.
+    pub default_messages: Setting,
+    /// `msg_max`: the messages that a maker without privilege may ask for.
+    pub most: Setting,
+    /// `msgsize_default`: the largest message if the maker does not say.
+    pub default_size: Setting,
+    /// `msgsize_max`: the largest message that a maker without privilege may ask for.
+    pub largest: Setting,
+    /// `queues_max`: the number of queues, beyond which only the privileged make one. A negative
+    /// number is a very large one, as in Linux.
+    pub most_queues: Setting,
+}
 
-/// The settings that decide about the shape of a new queue.
-pub fn limits() -> Limits {
-    Limits {
-        most_messages: MOST.get(),
-        largest_message: LARGEST.get(),
-        default_messages: DEFAULT_MESSAGES.get(),
-        default_size: DEFAULT_SIZE.get(),
+impl Settings {
+    /// The first values.
+    pub const fn initial() -> Settings {
+        Settings {
+            default_messages: Setting::new(10, 1..=MOST_MESSAGES),
+            most: Setting::new(10, 1..=MOST_MESSAGES),
+            default_size: Setting::new(8192, 128..=LARGEST_MESSAGE),
+            largest: Setting::new(8192, 128..=LARGEST_MESSAGE),
+            most_queues: Setting::new(256, i32::MIN as i64..=i32::MAX as i64),
+        }
+    }
+
+    /// Those that decide about the shape of a new queue.
+    pub fn limits(&self) -> Limits {
+        Limits {
+            most_messages: self.most.get(),
+            largest_message: self.largest.get(),
+            default_messages: self.default_messages.get(),
+            default_size: self.default_size.get(),
+        }
     }
 }

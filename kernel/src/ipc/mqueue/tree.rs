@@ -6,14 +6,15 @@ use alloc::vec::Vec;
 use hayate_abi::process::RLIMIT_MSGQUEUE;
 use hayate_abi::{Errno, Result};
 use hayate_ipc_rules::priorities::Shape;
-use hayate_machine::sync::{Lazy, SpinLock};
+use hayate_machine::sync::{Once, SpinLock};
 
 use super::file::change;
 use super::queue::{Charge, Queue};
-use super::settings;
+use super::settings::Settings;
 use crate::credentials::{Capability, access};
 use crate::ipc::account;
 use crate::ipc::account::Total;
+use crate::namespace::{Handle, Home};
 use crate::reclaim::growth;
 use crate::vfs::caller;
 use crate::vfs::dentry::Name;
@@ -39,12 +40,27 @@ const MAGIC: u64 = 0x1980_0202;
 const FILE_SIZE: u64 = 80;
 const ENTRY_SIZE: u64 = 20;
 
-/// The number of queues.
-static QUEUES: Total = Total::new();
-/// The file system. It is there without being mounted.
-static TREE: Lazy<Arc<Tree>> = Lazy::new(Tree::new);
-/// The mount through which the calls reach it, which has no place in the tree of files.
-static MOUNT: Lazy<Arc<Mount>> = Lazy::new(|| Mount::whole(TREE.clone(), 0, "mqueue".into()));
+/// The queues of a namespace.
+pub struct Queues {
+    /// Its settings.
+    pub settings: Settings,
+    /// The number of queues.
+    number: Handle<Total>,
+    /// The file system. It is there without being mounted, and may be mounted longer than the
+    /// namespace is.
+    tree: Once<Arc<Tree>>,
+    /// The mount through which the calls reach it, which has no place in the tree of files.
+    mount: Once<Arc<Mount>>,
+}
+
+/// Those of the first namespace.
+pub static FIRST: Queues = {
+    static NUMBER: Total = Total::new();
+    Queues::with(Handle::First(&NUMBER))
+};
+
+/// Tells the queues of the calling thread's namespace; the process layer is above.
+static CALLERS: Once<fn() -> Handle<Queues>> = Once::new();
 
 /// Registers the type with `mount(2)`.
 pub fn register() {
@@ -52,12 +68,39 @@ pub fn register() {
     register_type(&TYPE);
 }
 
-/// Mounts the file system. It has no options: `EINVAL`.
+/// Registers what tells the queues of the calling thread's namespace; at boot.
+pub fn register_callers(callers: fn() -> Handle<Queues>) {
+    CALLERS.call_once(|| callers);
+}
+
+/// Mounts the file system of the caller's namespace. It has no options: `EINVAL`.
 fn mount(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
     if request.options().next().is_some() {
         return Err(Errno::EINVAL);
     }
-    Ok(TREE.clone())
+    let queues = CALLERS.get().map_or(Handle::First(&FIRST), |callers| callers());
+    Ok(queues.tree().clone())
+}
+
+impl Queues {
+    /// Those of another namespace.
+    pub fn another() -> Queues {
+        Queues::with(Handle::another())
+    }
+
+    const fn with(number: Handle<Total>) -> Queues {
+        Queues { settings: Settings::initial(), number, tree: Once::new(), mount: Once::new() }
+    }
+}
+
+impl Handle<Queues> {
+    fn tree(&self) -> &Arc<Tree> {
+        self.tree.call_once(|| Tree::new(self.home()))
+    }
+
+    fn mount(&self) -> &Arc<Mount> {
+        self.mount.call_once(|| Mount::whole(self.tree().clone(), 0, "mqueue".into()))
+    }
 }
 
 /// The file system.
@@ -66,14 +109,14 @@ struct Tree {
 }
 
 impl Tree {
-    fn new() -> Arc<Tree> {
+    fn new(home: Home<Queues>) -> Arc<Tree> {
         let device = anonymous_device();
         let metadata = Metadata {
             links: 2,
             size: 2 * ENTRY_SIZE,
             ..Metadata::anonymous(device, FileKind::Directory, 0o1777)
         };
-        let root = Root { metadata: SpinLock::new(metadata), entries: SpinLock::default() };
+        let root = Root { home, metadata: SpinLock::new(metadata), entries: SpinLock::default() };
         Arc::new(Tree { root: Arc::new(root) })
     }
 }
@@ -98,21 +141,25 @@ impl FileSystem for Tree {
 
 /// The directory. Its two locks are never held together.
 struct Root {
+    /// The namespace that it belongs to, which may be gone.
+    home: Home<Queues>,
     metadata: SpinLock<Metadata>,
     entries: SpinLock<Entries<Arc<Queue>>>,
 }
 
 impl Root {
-    /// Makes a queue with a name. The caller has the directory to itself. `ENOSPC`, `EINVAL`,
-    /// `EMFILE`, `ENOMEM`.
+    /// Makes a queue with a name. The caller has the directory to itself. `EACCES` if the namespace
+    /// is gone (`mqueue_create_attr`, ipc/mqueue.c); `ENOSPC`, `EINVAL`, `EMFILE`, `ENOMEM`.
     fn make(&self, name: &[u8], mode: u16, owner: Owner, wanted: Wanted) -> Result<Arc<Queue>> {
+        let queues = self.home.get().ok_or(Errno::EACCES)?;
+        let settings = &queues.settings;
         let maker = caller::credentials().ok_or(Errno::EPERM)?;
         let privileged = maker.has(Capability::SysResource);
         // 32 bits without a sign in Linux.
-        let most = settings::MOST_QUEUES.get() as u32 as usize;
+        let most = settings.most_queues.get() as u32 as usize;
         let most = if privileged { usize::MAX } else { most };
-        let place = QUEUES.share(1, most).ok_or(Errno::ENOSPC)?;
-        let shape = Shape::of_new(wanted, &settings::limits(), privileged).ok_or(Errno::EINVAL)?;
+        let place = queues.number.share(1, most).ok_or(Errno::ENOSPC)?;
+        let shape = Shape::of_new(wanted, &settings.limits(), privileged).ok_or(Errno::EINVAL)?;
         let memory = account::charge(size_of::<Queue>())?;
         let user = users::of(maker.uid)?;
         let bytes = shape.charge();
@@ -213,11 +260,12 @@ fn check_name(name: &[u8]) -> Result<()> {
     }
 }
 
-/// `mq_open(2)`: opens the queue with a name, or makes it.
+/// `mq_open(2)`: opens the queue with a name among `queues`, or makes it.
 ///
 /// # Errors
 /// `ENFILE`, `EACCES`, `EEXIST`, `EINVAL`, `EMFILE`, `ENAMETOOLONG`, `ENOENT`, `ENOMEM`, `ENOSPC`.
 pub fn open(
+    queues: &Handle<Queues>,
     resolver: &Resolver<'_>,
     name: &[u8],
     (flags, mode): (u32, u16),
@@ -225,7 +273,7 @@ pub fn open(
 ) -> Result<Arc<OpenFile>> {
     let counted = Counted::new()?;
     check_name(name)?;
-    let directory = MOUNT.root_location();
+    let directory = queues.mount().root_location();
     let inode = directory.inode()?;
     let lock = directory.dentry.lock_directory();
     permitted(resolver.credentials, &inode.attributes(), access::EXECUTE)?;
@@ -242,7 +290,7 @@ pub fn open(
             directory.dentry.reserve(1)?;
             let mode = mode & 0o7777 & !resolver.context.umask();
             let owner = Owner { uid: resolver.credentials.fsuid, gid: resolver.credentials.fsgid };
-            let queue = TREE.root.make(name, mode, owner, wanted)?;
+            let queue = queues.tree().root.make(name, mode, owner, wanted)?;
             record(&directory.dentry, found, &Name::from(name), queue)?
         }
     };
@@ -273,9 +321,9 @@ fn check_existing(resolver: &Resolver<'_>, attributes: &Attributes, flags: u32) 
     permitted(resolver.credentials, attributes, wanted)
 }
 
-/// `mq_unlink(2)`: removes the name of a queue. `EACCES`, `ENAMETOOLONG`, `ENOENT`, `EPERM`.
-pub fn unlink(resolver: Resolver<'_>, name: &[u8]) -> Result<()> {
+/// `mq_unlink(2)`: removes the name of a queue of `queues`. `EACCES`, `ENAMETOOLONG`, `ENOENT`, `EPERM`.
+pub fn unlink(queues: &Handle<Queues>, resolver: Resolver<'_>, name: &[u8]) -> Result<()> {
     check_name(name)?;
-    let resolver = Resolver { start: Some(MOUNT.root_location()), ..resolver };
+    let resolver = Resolver { start: Some(queues.mount().root_location()), ..resolver };
     directory::unlink(&resolver, name)
 }

@@ -25,9 +25,10 @@ use super::now;
 use super::objects::{Object, Objects};
 use crate::credentials::Capability;
 use crate::ipc::account;
-use crate::ipc::account::Share;
+use crate::ipc::account::{Share, Total};
 use crate::ipc::actor::{Actor, READ, WRITE};
 use crate::ipc::message::Text;
+use crate::namespace::Handle;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::schedule::{WaitQueue, Woken};
@@ -35,20 +36,59 @@ use crate::schedule::{WaitQueue, Woken};
 /// `MSGMNI`
 const MOST: usize = 32000;
 
-/// All queues.
-pub static QUEUES: Objects<Queue> = Objects::new(MOST);
-/// The largest message (`kernel.msgmax`).
-pub static LARGEST: AtomicUsize = AtomicUsize::new(8192);
-/// The bytes that a new queue may hold (`kernel.msgmnb`).
-pub static ROOM: AtomicUsize = AtomicUsize::new(16384);
+/// All queues of a namespace, and its settings.
+pub struct Queues {
+    /// The table.
+    pub objects: Objects<Queue>,
+    /// The largest message (`kernel.msgmax`).
+    pub largest: AtomicUsize,
+    /// The bytes that a new queue may hold (`kernel.msgmnb`).
+    pub room: AtomicUsize,
+    sums: Sums,
+}
 
-/// The messages of all queues, and their bytes.
-static ALL: AtomicUsize = AtomicUsize::new(0);
-static ALL_BYTES: AtomicUsize = AtomicUsize::new(0);
+/// The messages of all queues of a namespace, and their bytes.
+#[derive(Clone)]
+struct Sums {
+    messages: Handle<Total>,
+    bytes: Handle<Total>,
+}
 
-/// The number of messages in all queues, and of their bytes.
-pub fn all() -> (usize, usize) {
-    (ALL.load(Ordering::Relaxed), ALL_BYTES.load(Ordering::Relaxed))
+impl Queues {
+    /// Those of the first namespace.
+    pub const fn first() -> Queues {
+        static MESSAGES: Total = Total::new();
+        static BYTES: Total = Total::new();
+        Queues::with(Sums { messages: Handle::First(&MESSAGES), bytes: Handle::First(&BYTES) })
+    }
+
+    /// Those of another one.
+    pub fn another() -> Queues {
+        Queues::with(Sums { messages: Handle::another(), bytes: Handle::another() })
+    }
+
+    const fn with(sums: Sums) -> Queues {
+        Queues {
+            objects: Objects::new(MOST),
+            largest: AtomicUsize::new(8192),
+            room: AtomicUsize::new(16384),
+            sums,
+        }
+    }
+
+    /// The number of messages in all queues, and of their bytes.
+    pub fn all(&self) -> (usize, usize) {
+        (self.sums.messages.sum(), self.sums.bytes.sum())
+    }
+
+    /// `msgget(2)`: the identifier of a queue that is found or made.
+    pub fn obtain(&self, actor: &Actor, key: i32, flags: u32) -> Result<i32> {
+        self.objects.obtain(actor, (key, 0, flags), || {
+            let (charge, permission) = (account::charge(0)?, actor.permission(flags));
+            let room = self.room.load(Ordering::Relaxed);
+            Ok(Draft { key, charge, permission, room, sums: self.sums.clone() })
+        })
+    }
 }
 
 /// A message that was received.
@@ -80,6 +120,7 @@ struct State {
     messages: Messages<Text>,
     /// Those that wait for a message, in the order in which they came.
     receivers: Vec<Arc<Receiver>>,
+    sums: Sums,
 }
 
 /// A thread that waits for a message.
@@ -127,6 +168,8 @@ pub struct Draft {
     key: i32,
     charge: Share,
     permission: Permission,
+    room: usize,
+    sums: Sums,
 }
 
 impl Object for Queue {
@@ -143,10 +186,11 @@ impl Object for Queue {
                 received_at: 0,
                 last_sender: 0,
                 last_receiver: 0,
-                room: ROOM.load(Ordering::Relaxed),
+                room: draft.room,
                 bytes: 0,
                 messages: Messages::default(),
                 receivers: Vec::new(),
+                sums: draft.sums,
             }),
         }
     }
@@ -158,13 +202,6 @@ impl Object for Queue {
     fn check(&self, actor: &Actor, _: usize, flags: u32) -> Result<()> {
         actor.may(&self.state.lock().head.permission, flags)
     }
-}
-
-/// `msgget(2)`: the identifier of a queue that is found or made.
-pub fn obtain(actor: &Actor, key: i32, flags: u32) -> Result<i32> {
-    QUEUES.obtain(actor, (key, 0, flags), || {
-        Ok(Draft { key, charge: account::charge(0)?, permission: actor.permission(flags) })
-    })
 }
 
 impl State {
@@ -198,8 +235,8 @@ impl State {
         }
         let size = message.text.bytes().len();
         self.bytes += size;
-        ALL.fetch_add(1, Ordering::Relaxed);
-        ALL_BYTES.fetch_add(size, Ordering::Relaxed);
+        self.sums.messages.raise(1);
+        self.sums.bytes.raise(size);
         self.messages.push(message.kind, message.text);
         Ok(())
     }
@@ -209,8 +246,8 @@ impl State {
         let (kind, text) = self.messages.take(place)?;
         let size = text.bytes().len();
         self.bytes -= size;
-        ALL.fetch_sub(1, Ordering::Relaxed);
-        ALL_BYTES.fetch_sub(size, Ordering::Relaxed);
+        self.sums.messages.subtract(1);
+        self.sums.bytes.subtract(size);
         Some(Message { kind, text })
     }
 
@@ -377,9 +414,10 @@ impl Queue {
         Ok((kind, size))
     }
 
-    /// Removes it (`IPC_RMID`); those that wait are told: `EPERM`, `EIDRM`.
-    pub fn remove(&self, actor: &Actor) -> Result<()> {
-        let mut table = QUEUES.lock();
+    /// Removes it from the table that it is in (`IPC_RMID`); those that wait are told: `EPERM`,
+    /// `EIDRM`.
+    pub fn remove(&self, all: &Queues, actor: &Actor) -> Result<()> {
+        let mut table = all.objects.lock();
         let mut state = self.state.lock();
         state.head.own(actor)?;
         state.head.is_there = false;
@@ -392,13 +430,12 @@ impl Queue {
         Ok(())
     }
 
-    /// Changes owner, mode and room (`IPC_SET`): `EPERM`, `EIDRM`.
-    pub fn set(&self, actor: &Actor, new: (u32, u32, u32), room: u64) -> Result<()> {
+    /// Changes owner, mode and room (`IPC_SET`); `most` is the room that a new queue gets: `EPERM`,
+    /// `EIDRM`.
+    pub fn set(&self, actor: &Actor, new: (u32, u32, u32), room: u64, most: usize) -> Result<()> {
         let mut state = self.state.lock();
         actor.owns(&state.head.permission)?;
-        if room > ROOM.load(Ordering::Relaxed) as u64
-            && !actor.credentials.has(Capability::SysResource)
-        {
+        if room > most as u64 && !actor.credentials.has(Capability::SysResource) {
             return Err(Errno::EPERM);
         }
         state.head.exists()?;
@@ -415,7 +452,7 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         let state = self.state.get_mut();
-        ALL.fetch_sub(state.messages.len(), Ordering::Relaxed);
-        ALL_BYTES.fetch_sub(state.bytes, Ordering::Relaxed);
+        state.sums.messages.subtract(state.messages.len());
+        state.sums.bytes.subtract(state.bytes);
     }
 }

@@ -27,6 +27,7 @@ use super::objects::{Object, Objects};
 use crate::ipc::account;
 use crate::ipc::account::{Share, Total};
 use crate::ipc::actor::{Actor, READ, WRITE};
+use crate::namespace::Handle;
 use crate::reclaim::growth;
 use crate::reclaim::growth::{Grow, relieved};
 use crate::schedule::{WaitQueue, Woken};
@@ -35,20 +36,65 @@ use crate::schedule::{WaitQueue, Woken};
 const MOST: usize = 32000;
 const MOST_OPERATIONS: usize = 500;
 
-/// All sets.
-pub static SETS: Objects<SemSet> = Objects::new(MOST);
-/// The most semaphores of a set, of all sets, and the most operations of a call (`kernel.sem`).
-pub static MOST_IN_SET: AtomicUsize = AtomicUsize::new(MOST);
-/// See [`MOST_IN_SET`].
-pub static MOST_IN_ALL: AtomicUsize = AtomicUsize::new(MOST * MOST);
-/// See [`MOST_IN_SET`].
-pub static MOST_AT_ONCE: AtomicUsize = AtomicUsize::new(MOST_OPERATIONS);
-/// The semaphores of all sets.
-static SEMAPHORES: Total = Total::new();
+/// All sets of a namespace, and its settings.
+pub struct Sets {
+    /// The table.
+    pub objects: Objects<SemSet>,
+    /// The most semaphores of a set (`kernel.sem`).
+    pub most_in_set: AtomicUsize,
+    /// The most semaphores of all sets.
+    pub most_in_all: AtomicUsize,
+    /// The most operations of a call.
+    pub most_at_once: AtomicUsize,
+    semaphores: Handle<Total>,
+}
 
-/// The semaphores of all sets.
-pub fn semaphores() -> usize {
-    SEMAPHORES.sum()
+impl Sets {
+    /// Those of the first namespace.
+    pub const fn first() -> Sets {
+        static SEMAPHORES: Total = Total::new();
+        Sets::with(Handle::First(&SEMAPHORES))
+    }
+
+    /// Those of another one.
+    pub fn another() -> Sets {
+        Sets::with(Handle::another())
+    }
+
+    const fn with(semaphores: Handle<Total>) -> Sets {
+        Sets {
+            objects: Objects::new(MOST),
+            most_in_set: AtomicUsize::new(MOST),
+            most_in_all: AtomicUsize::new(MOST * MOST),
+            most_at_once: AtomicUsize::new(MOST_OPERATIONS),
+            semaphores,
+        }
+    }
+
+    /// The semaphores of all sets.
+    pub fn semaphores(&self) -> usize {
+        self.semaphores.sum()
+    }
+
+    /// `semget(2)`: the identifier of a set that is found or made.
+    pub fn obtain(&self, actor: &Actor, key: i32, count: i32, flags: u32) -> Result<i32> {
+        let most = self.most_in_set.load(Ordering::Relaxed);
+        let count = usize::try_from(count).ok().filter(|&count| count <= most);
+        let count = count.ok_or(Errno::EINVAL)?;
+        self.objects.obtain(actor, (key, count, flags), || {
+            if count == 0 {
+                return Err(Errno::EINVAL);
+            }
+            let most = self.most_in_all.load(Ordering::Relaxed);
+            let share = self.semaphores.share(count, most).ok_or(Errno::ENOSPC)?;
+            let charge = account::charge(count * 12)?;
+            if growth::is_refused() {
+                return Err(Errno::ENOMEM);
+            }
+            let set = Set::new(count).map_err(|NoMemory| Errno::ENOMEM)?;
+            Ok(Draft { key, count, share, charge, permission: actor.permission(flags), set })
+        })
+    }
 }
 
 /// A set.
@@ -172,25 +218,6 @@ impl Object for SemSet {
     }
 }
 
-/// `semget(2)`: the identifier of a set that is found or made.
-pub fn obtain(actor: &Actor, key: i32, count: i32, flags: u32) -> Result<i32> {
-    let most = MOST_IN_SET.load(Ordering::Relaxed);
-    let count = usize::try_from(count).ok().filter(|&count| count <= most).ok_or(Errno::EINVAL)?;
-    SETS.obtain(actor, (key, count, flags), || {
-        if count == 0 {
-            return Err(Errno::EINVAL);
-        }
-        let most = MOST_IN_ALL.load(Ordering::Relaxed);
-        let share = SEMAPHORES.share(count, most).ok_or(Errno::ENOSPC)?;
-        let charge = account::charge(count * 12)?;
-        if growth::is_refused() {
-            return Err(Errno::ENOMEM);
-        }
-        let set = Set::new(count).map_err(|NoMemory| Errno::ENOMEM)?;
-        Ok(Draft { key, count, share, charge, permission: actor.permission(flags), set })
-    })
-}
-
 impl SemSet {
     /// The number of semaphores.
     pub fn count(&self) -> usize {
@@ -292,9 +319,10 @@ impl SemSet {
         Ok(list.number)
     }
 
-    /// Removes it (`IPC_RMID`); those that wait are told: `EPERM`, `EIDRM`.
-    pub fn remove(&self, actor: &Actor) -> Result<()> {
-        let mut table = SETS.lock();
+    /// Removes it from the table that it is in (`IPC_RMID`); those that wait are told: `EPERM`,
+    /// `EIDRM`.
+    pub fn remove(&self, all: &Sets, actor: &Actor) -> Result<()> {
+        let mut table = all.objects.lock();
         let mut state = self.state.lock();
         state.head.own(actor)?;
         state.head.is_there = false;

@@ -44,6 +44,7 @@ use super::objects::{Object, Objects};
 use crate::credentials::Capability;
 use crate::ipc::account::{Share, Total};
 use crate::ipc::actor::{Actor, READ};
+use crate::namespace::{Handle, Home};
 use crate::page_cache::cache::{PAGE, PageCache};
 use crate::page_cache::source::PageSource;
 use crate::reclaim::growth::Grow;
@@ -65,18 +66,142 @@ const MOST: usize = 4096;
 /// `SHMMAX` and `SHMALL` (`include/uapi/linux/shm.h`).
 const UNLIMITED: u64 = u64::MAX - (1 << 24);
 
-/// All segments.
-pub static SEGMENTS: Objects<Segment> = Objects::new(MOST);
+/// All segments of a namespace, and its settings.
+pub struct Segments {
+    /// The table.
+    pub objects: Objects<Segment>,
+    /// The largest segment, in bytes (`kernel.shmmax`).
+    pub largest: AtomicU64,
+    /// The most pages of all segments, whether touched or not (`kernel.shmall`).
+    pub most_pages: AtomicU64,
+    /// Whether a segment is destroyed with its last attachment, removed or not
+    /// (`kernel.shm_rmid_forced`).
+    forced: AtomicBool,
+    /// The pages of all segments, whether touched or not.
+    pages: Handle<Total>,
+}
 
-/// The largest segment, in bytes (`kernel.shmmax`).
-pub static LARGEST: AtomicU64 = AtomicU64::new(UNLIMITED);
-/// The most pages of all segments, whether touched or not (`kernel.shmall`).
-pub static MOST_PAGES: AtomicU64 = AtomicU64::new(UNLIMITED);
-/// Whether a segment is destroyed with its last attachment, removed or not
-/// (`kernel.shm_rmid_forced`).
-static FORCED: AtomicBool = AtomicBool::new(false);
-/// The pages of all segments, whether touched or not.
-static PAGES: Total = Total::new();
+/// Those of the first namespace.
+pub static FIRST: Segments = {
+    static PAGES: Total = Total::new();
+    Segments::with(Handle::First(&PAGES))
+};
+
+impl Segments {
+    /// Those of another namespace.
+    pub fn another() -> Segments {
+        Segments::with(Handle::another())
+    }
+
+    const fn with(pages: Handle<Total>) -> Segments {
+        Segments {
+            objects: Objects::new(MOST),
+            largest: AtomicU64::new(UNLIMITED),
+            most_pages: AtomicU64::new(UNLIMITED),
+            forced: AtomicBool::new(false),
+            pages,
+        }
+    }
+
+    /// Whether `kernel.shm_rmid_forced` is set.
+    pub fn is_forced(&self) -> bool {
+        self.forced.load(Ordering::Relaxed)
+    }
+
+    /// Sets `kernel.shm_rmid_forced`; with it, destroys the segments of ended threads without
+    /// attachments.
+    pub fn set_forced(&self, forced: bool) {
+        self.forced.store(forced, Ordering::Relaxed);
+        if forced {
+            self.destroy_orphans();
+        }
+    }
+
+    /// The pages of all segments: as they were asked for, and those in memory.
+    pub fn pages(&self) -> (u64, u64) {
+        let mut resident = 0;
+        // Nothing in it fails.
+        let _ = self.objects.for_each(|segment| {
+            resident += segment.memory.resident();
+            Ok(())
+        });
+        (self.pages.sum() as u64, resident)
+    }
+
+    /// The thread with these traces ends: its segments have no maker any more (`exit_shm`,
+    /// ipc/shm.c).
+    pub(super) fn maker_ends(&self, serial: u64) {
+        let orphan = |segment: &Arc<Segment>| {
+            let mut state = segment.state.lock();
+            if state.maker == serial {
+                state.maker = 0;
+            }
+            Ok(())
+        };
+        // Nothing in it fails.
+        let _ = self.objects.for_each(orphan);
+        if self.is_forced() {
+            self.destroy_orphans();
+        }
+    }
+
+    /// Destroys what has neither attachments nor a maker (`shm_destroy_orphaned`).
+    fn destroy_orphans(&self) {
+        let destroy = |segment: &Arc<Segment>| {
+            if segment.state.lock().maker == 0 {
+                segment.destroy_if_unused(self);
+            }
+            Ok(())
+        };
+        let _ = self.objects.for_each(destroy);
+    }
+
+    /// Checks what a new segment of so many bytes needs, and takes its share of the pages.
+    fn admit(&self, bytes: u64, flags: u32) -> Result<Share> {
+        if bytes == 0 || bytes > self.largest.load(Ordering::Relaxed) {
+            return Err(Errno::EINVAL);
+        }
+        let pages = bytes.div_ceil(PAGE as u64);
+        let most = self.most_pages.load(Ordering::Relaxed) as usize;
+        let share = self.pages.share(pages as usize, most).ok_or(Errno::ENOSPC)?;
+        if flags & HUGE != 0 {
+            return Err(huge(flags));
+        }
+        if bytes > i64::MAX as u64 {
+            return Err(Errno::EINVAL);
+        }
+        if flags & NO_RESERVE == 0 && pages > frames::total() as u64 {
+            return Err(Errno::ENOMEM);
+        }
+        Ok(share)
+    }
+}
+
+impl Handle<Segments> {
+    /// `shmget(2)`: the identifier of a segment that is found or made. `maker` tells the number of
+    /// the thread that makes it (`Traces::maker`).
+    pub fn obtain(
+        &self,
+        actor: &Actor,
+        maker: impl Fn() -> u64,
+        (key, size, flags): (i32, usize, u32),
+    ) -> Result<i32> {
+        self.objects.obtain(actor, (key, size, flags), || {
+            let size = size as u64;
+            let share = self.admit(size, flags)?;
+            Ok(Draft {
+                home: self.home(),
+                key,
+                size,
+                memory: PageCache::memory_counted(size, ACCOUNT.clone()),
+                share,
+                permission: actor.permission(flags),
+                creator: actor.process,
+                maker: maker(),
+            })
+        })
+    }
+}
 
 /// Counts the pages that segments have in memory.
 struct Account {
@@ -110,6 +235,8 @@ pub trait Attached: Send + Sync {}
 /// A segment.
 pub struct Segment {
     id: i32,
+    /// The table that it is in; a segment that is attached may outlive it.
+    home: Home<Segments>,
     /// The key that it was made with, which is its name in `/proc/PID/maps`.
     key: i32,
     size: u64,
@@ -144,9 +271,9 @@ impl State {
         self.mappings.iter().flatten().map(Weak::strong_count).sum()
     }
 
-    /// Whether it goes now: it has no attachment and is not to outlive the last.
-    fn goes(&self) -> bool {
-        let forced = FORCED.load(Ordering::Relaxed);
+    /// Whether it goes now: it has no attachment and is not to outlive the last, as its mode or the
+    /// setting of its namespace says.
+    fn goes(&self, forced: bool) -> bool {
         self.head.is_there
             && self.live() == 0
             && (forced || self.head.permission.mode & DESTROYED != 0)
@@ -171,6 +298,7 @@ pub struct Status {
 
 /// A segment before it has an identifier.
 pub struct Draft {
+    home: Home<Segments>,
     key: i32,
     size: u64,
     memory: Arc<PageCache>,
@@ -186,6 +314,7 @@ impl Object for Segment {
     fn finish(draft: Draft, id: i32) -> Segment {
         Segment {
             id,
+            home: draft.home,
             key: draft.key,
             size: draft.size,
             memory: draft.memory,
@@ -214,42 +343,6 @@ impl Object for Segment {
         }
         actor.may(&self.state.lock().head.permission, flags)
     }
-}
-
-/// `shmget(2)`: the identifier of a segment that is found or made. `maker` tells the number of the
-/// thread that makes it (`Traces::maker`).
-pub fn obtain(
-    actor: &Actor,
-    maker: impl Fn() -> u64,
-    (key, size, flags): (i32, usize, u32),
-) -> Result<i32> {
-    SEGMENTS.obtain(actor, (key, size, flags), || {
-        let bytes = size as u64;
-        if bytes == 0 || bytes > LARGEST.load(Ordering::Relaxed) {
-            return Err(Errno::EINVAL);
-        }
-        let pages = bytes.div_ceil(PAGE as u64);
-        let most = MOST_PAGES.load(Ordering::Relaxed) as usize;
-        let share = PAGES.share(pages as usize, most).ok_or(Errno::ENOSPC)?;
-        if flags & HUGE != 0 {
-            return Err(huge(flags));
-        }
-        if bytes > i64::MAX as u64 {
-            return Err(Errno::EINVAL);
-        }
-        if flags & NO_RESERVE == 0 && pages > frames::total() as u64 {
-            return Err(Errno::ENOMEM);
-        }
-        Ok(Draft {
-            key,
-            size: bytes,
-            memory: PageCache::memory_counted(bytes, ACCOUNT.clone()),
-            share,
-            permission: actor.permission(flags),
-            creator: actor.process,
-            maker: maker(),
-        })
-    })
 }
 
 /// Why there is no segment of huge pages: `EINVAL` for a size that the processor does not have,
@@ -326,9 +419,10 @@ impl Segment {
         state.last = caller::process();
     }
 
-    /// Removes it (`IPC_RMID`), or marks it so that its last attachment does: `EPERM`, `EIDRM`.
-    pub fn remove(&self, actor: &Actor) -> Result<()> {
-        let mut table = SEGMENTS.lock();
+    /// Removes it from the table that it is in (`IPC_RMID`), or marks it so that its last attachment
+    /// does: `EPERM`, `EIDRM`.
+    pub fn remove(&self, all: &Segments, actor: &Actor) -> Result<()> {
+        let mut table = all.objects.lock();
         let mut state = self.state.lock();
         state.head.own(actor)?;
         state.head.permission.mode |= DESTROYED;
@@ -346,10 +440,10 @@ impl Segment {
     }
 
     /// Destroys it if it has no attachment any more and is not to outlive the last.
-    fn destroy_if_unused(&self) {
-        let mut table = SEGMENTS.lock();
+    fn destroy_if_unused(&self, all: &Segments) {
+        let mut table = all.objects.lock();
         let mut state = self.state.lock();
-        if !state.goes() {
+        if !state.goes(all.is_forced()) {
             return;
         }
         state.head.is_there = false;
@@ -459,6 +553,7 @@ impl Drop for Attachment {
         if self.is_mapped.load(Ordering::Relaxed) {
             self.segment.note_detached();
         }
+        let all = self.segment.home.get();
         let goes = {
             let mut state = self.segment.state.lock();
             if let Some(place) = state.mappings.get_mut(self.place) {
@@ -466,56 +561,16 @@ impl Drop for Attachment {
             }
             // There is room for all places.
             state.free.push(self.place);
-            state.goes()
+            state.goes(all.as_ref().is_some_and(|all| all.is_forced()))
         };
-        if goes {
-            self.segment.destroy_if_unused();
+        // Without its table it ends with the last reference.
+        if let Some(all) = all.filter(|_| goes) {
+            self.segment.destroy_if_unused(&all);
         }
     }
 }
 
-/// The thread with these traces ends: its segments have no maker any more (`exit_shm`, ipc/shm.c).
-pub(super) fn maker_ends(serial: u64) {
-    let orphan = |segment: &Arc<Segment>| {
-        let mut state = segment.state.lock();
-        if state.maker == serial {
-            state.maker = 0;
-        }
-        Ok(())
-    };
-    // Nothing in it fails.
-    let _ = SEGMENTS.for_each(orphan);
-    if is_forced() {
-        destroy_orphans();
-    }
-}
-
-/// Destroys what has neither attachments nor a maker (`shm_destroy_orphaned`).
-fn destroy_orphans() {
-    let destroy = |segment: &Arc<Segment>| {
-        if segment.state.lock().maker == 0 {
-            segment.destroy_if_unused();
-        }
-        Ok(())
-    };
-    let _ = SEGMENTS.for_each(destroy);
-}
-
-/// Whether `kernel.shm_rmid_forced` is set.
-pub fn is_forced() -> bool {
-    FORCED.load(Ordering::Relaxed)
-}
-
-/// Sets `kernel.shm_rmid_forced`; with it, destroys the segments of ended threads without
-/// attachments.
-pub fn set_forced(forced: bool) {
-    FORCED.store(forced, Ordering::Relaxed);
-    if forced {
-        destroy_orphans();
-    }
-}
-
-/// The pages of all segments: as they were asked for, and those in memory.
-pub fn pages() -> (u64, u64) {
-    (PAGES.sum() as u64, ACCOUNT.used.sum() as u64)
+/// The pages of the segments of all namespaces that are in memory.
+pub fn resident_pages() -> u64 {
+    ACCOUNT.used.sum() as u64
 }

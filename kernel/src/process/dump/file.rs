@@ -17,7 +17,6 @@ use hayate_machine::{time, vdso};
 use super::content::CoreContent;
 use super::pattern;
 use crate::memory::{PAGE, Space};
-use crate::process::identity;
 use crate::process::record::{Process, notice};
 use crate::process::thread::Thread;
 use crate::reclaim::growth::Grow;
@@ -70,7 +69,7 @@ fn place(thread: &Thread, signal: u32) -> Result<CoreTarget> {
         None => Vec::new(),
     };
     let credentials = thread.credentials();
-    let host = identity::host();
+    let host = thread.uts().host();
     let facts = Facts {
         process: process.id(),
         thread: thread.id(),

@@ -7,7 +7,6 @@
 
 use arrayvec::ArrayVec;
 
-use crate::process::identity;
 use crate::process::thread::Thread;
 use crate::vfs::attributes::{Metadata, Timestamp};
 
@@ -96,7 +95,8 @@ impl Question {
             Question::Group => put(u64::from(process.group())),
             Question::Session => put(u64::from(process.session_id())),
             Question::Names => {
-                for name in [identity::host(), identity::domain()] {
+                let uts = thread.uts();
+                for name in [uts.host(), uts.domain()] {
                     let mut bytes = [0; 64];
                     let text = name.as_bytes();
                     if let Some(to) = bytes.get_mut(..text.len()) {

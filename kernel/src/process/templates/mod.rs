@@ -164,7 +164,7 @@ pub struct ChildNumbers {
 /// # Errors
 /// `EBUSY`: the process has other threads or children. `EMFILE`: it has descriptors above 2.
 /// `EINVAL`: it has writable shared memory, or a segment. `EPERM`: it has or had other rights than
-/// its user, or is or was in supervisor mode, or has filters. `ENOSPC`: there are too many
+/// its user, or is or was in supervisor mode, or has filters, or namespaces of its own. `ENOSPC`: there are too many
 /// templates, or they keep too much. `EFAULT`, `ENOMEM`. The declaration is gone then, too.
 #[cold]
 #[inline(never)]
@@ -238,6 +238,7 @@ fn check(thread: &Thread, space: &Space) -> Result<()> {
         && executable.readable
         && !executable.gives_rights()
         && !seccomp::is_filtered(thread)
+        && !thread.is_apart()
         && !process.keeps_mode.load(Ordering::Relaxed)
         && !space.was_supervisor();
     if !is_plain {
@@ -319,7 +320,8 @@ pub fn choose(
 ///
 /// # Errors
 /// `ENOENT`: there is no such template. `EPERM`: the caller has other rights or another root than
-/// its maker, or its programs start in supervisor mode. `ENOMEM`: memory is exhausted, or beyond a limit.
+/// its maker, or namespaces of its own, or its programs start in supervisor mode. `ENOMEM`: memory
+/// is exhausted, or beyond a limit.
 pub fn start(
     thread: &Thread,
     name: &[u8],
@@ -359,6 +361,7 @@ fn begin(
     let (credentials, _) = thread.credentials().for_program(None, None);
     if credentials != *template.credentials
         || process.keeps_mode.load(Ordering::Relaxed)
+        || thread.is_apart()
         || !thread.directories()?.root().is_same(&template.root)
     {
         return Err(Errno::EPERM);

@@ -36,14 +36,21 @@ pub fn mq_open(name: usize, flags: u32, mode: u32, attributes: usize) -> Result<
     let files = file::files();
     let reserved = files.reserve(0, file::descriptor_limit(), true)?;
     let resolver = view.resolver(hayate_abi::file::AT_FDCWD, &name)?;
-    let queue = tree::open(&resolver, &name, (flags, mode as u16), wanted)?;
+    let queue = tree::open(
+        &process::current().ipc().mqueue,
+        &resolver,
+        &name,
+        (flags, mode as u16),
+        wanted,
+    )?;
     Ok(reserved.install(queue))
 }
 
 /// `mq_unlink(2)`
 pub fn mq_unlink(name: usize) -> Result<()> {
     let (view, name) = (View::current()?, file::path(name)?);
-    tree::unlink(view.resolver(hayate_abi::file::AT_FDCWD, &name)?, &name)
+    let resolver = view.resolver(hayate_abi::file::AT_FDCWD, &name)?;
+    tree::unlink(&process::current().ipc().mqueue, resolver, &name)
 }
 
 /// The queue of an open file: `EBADF`.

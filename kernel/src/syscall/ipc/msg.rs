@@ -10,8 +10,7 @@ use hayate_machine::user::UserPtr;
 
 use super::shown;
 use crate::ipc::message::Text;
-use crate::ipc::sysv::msg;
-use crate::ipc::sysv::msg::{LARGEST, Message, QUEUES, Queue, ROOM, Receipt};
+use crate::ipc::sysv::msg::{Message, Queue, Queues, Receipt};
 use crate::process;
 
 /// The bytes of a message's type, before its text.
@@ -19,19 +18,21 @@ const KIND: usize = 8;
 
 /// `msgget(2)`
 pub fn msgget(key: i32, flags: u32) -> Result<i32> {
-    msg::obtain(&process::current().actor(), key, flags)
+    let thread = process::current();
+    thread.ipc().msg.obtain(&thread.actor(), key, flags)
 }
 
 /// `msgsnd(2)`
 pub fn msgsnd(id: i32, message: usize, size: usize, flags: u32) -> Result<()> {
     let kind: i64 = UserPtr::new(message).read()?;
-    if size > LARGEST.load(Ordering::Relaxed) || id < 0 || kind < 1 {
+    let thread = process::current();
+    let queues = &thread.ipc().msg;
+    if size > queues.largest.load(Ordering::Relaxed) || id < 0 || kind < 1 {
         return Err(Errno::EINVAL);
     }
     let mut text = Text::new(size)?;
     user::copy_in(text.bytes_mut(), message.wrapping_add(KIND))?;
-    let actor = process::current().actor();
-    QUEUES.get(id)?.send(&actor, Message { kind, text }, flags & IPC_NOWAIT != 0)
+    queues.objects.get(id)?.send(&thread.actor(), Message { kind, text }, flags & IPC_NOWAIT != 0)
 }
 
 /// `msgrcv(2)`
@@ -42,16 +43,18 @@ pub fn msgrcv(id: i32, message: usize, size: usize, kind: i64, flags: u32) -> Re
     }
     let receipt =
         Receipt { wanted: Wanted::of(kind, flags), size, cuts: flags & MSG_NOERROR != 0, no_wait };
-    let actor = process::current().actor();
+    let thread = process::current();
+    let (actor, ipc) = (thread.actor(), thread.ipc());
+    let queues = &ipc.msg.objects;
     if flags & COPY != 0 {
         if flags & EXCEPT != 0 || !no_wait {
             return Err(Errno::EINVAL);
         }
-        let mut text = Text::new(size.min(LARGEST.load(Ordering::Relaxed)))?;
-        let (kind, size) = QUEUES.get(id)?.copy(&actor, receipt, text.bytes_mut())?;
+        let mut text = Text::new(size.min(ipc.msg.largest.load(Ordering::Relaxed)))?;
+        let (kind, size) = queues.get(id)?.copy(&actor, receipt, text.bytes_mut())?;
         return give(message, kind, text.bytes().get(..size).unwrap_or_default());
     }
-    let received = QUEUES.get(id)?.receive(&actor, receipt)?;
+    let received = queues.get(id)?.receive(&actor, receipt)?;
     let text = received.text.bytes();
     give(message, received.kind, text.get(..size).unwrap_or(text))
 }
@@ -68,20 +71,22 @@ pub fn msgctl(id: i32, command: i32, buffer: usize) -> Result<i32> {
     if id < 0 {
         return Err(Errno::EINVAL);
     }
-    let actor = process::current().actor();
+    let thread = process::current();
+    let (actor, ipc) = (thread.actor(), thread.ipc());
+    let queues = &ipc.msg.objects;
     match command {
         IPC_INFO | MSG_INFO => {
-            UserPtr::new(buffer).write(&information(command == MSG_INFO))?;
-            Ok(QUEUES.highest() as i32)
+            UserPtr::new(buffer).write(&information(&ipc.msg, command == MSG_INFO))?;
+            Ok(queues.highest() as i32)
         }
         IPC_STAT => {
-            let queue = QUEUES.get(id)?;
+            let queue = queues.get(id)?;
             queue.check_readable(&actor)?;
             write_status(&queue, buffer)?;
             Ok(0)
         }
         MSG_STAT | MSG_STAT_ANY => {
-            let queue = QUEUES.at(id)?;
+            let queue = queues.at(id)?;
             if command == MSG_STAT {
                 queue.check_readable(&actor)?;
             }
@@ -90,32 +95,34 @@ pub fn msgctl(id: i32, command: i32, buffer: usize) -> Result<i32> {
         IPC_SET => {
             let new = UserPtr::<MsqidDs>::new(buffer).read()?;
             let perm = new.msg_perm;
-            QUEUES.get(id)?.set(&actor, (perm.uid, perm.gid, perm.mode), new.msg_qbytes)?;
+            let most = ipc.msg.room.load(Ordering::Relaxed);
+            let owner = (perm.uid, perm.gid, perm.mode);
+            queues.get(id)?.set(&actor, owner, new.msg_qbytes, most)?;
             Ok(0)
         }
-        IPC_RMID => QUEUES.get(id)?.remove(&actor).map(|()| 0),
+        IPC_RMID => queues.get(id)?.remove(&ipc.msg, &actor).map(|()| 0),
         _ => Err(Errno::EINVAL),
     }
 }
 
 /// The limits; with `used` three of them are what is used instead (`msgctl_info`).
-fn information(used: bool) -> Msginfo {
+fn information(all: &Queues, used: bool) -> Msginfo {
     let number = |value: usize| i32::try_from(value).unwrap_or(i32::MAX);
-    let (messages, bytes) = msg::all();
+    let (messages, bytes) = all.all();
     let mut information = Msginfo {
         // The fields that mean nothing in Linux have the values of its header.
         msgpool: 512_000,
         msgmap: 16384,
-        msgmax: number(LARGEST.load(Ordering::Relaxed)),
-        msgmnb: number(ROOM.load(Ordering::Relaxed)),
-        msgmni: number(QUEUES.most()),
+        msgmax: number(all.largest.load(Ordering::Relaxed)),
+        msgmnb: number(all.room.load(Ordering::Relaxed)),
+        msgmni: number(all.objects.most()),
         msgssz: 16,
         msgtql: 16384,
         msgseg: 0xffff,
         hole: 0,
     };
     if used {
-        information.msgpool = number(QUEUES.count());
+        information.msgpool = number(all.objects.count());
         information.msgmap = number(messages);
         information.msgtql = number(bytes);
     }

@@ -11,14 +11,14 @@ use hayate_machine::time::monotonic_ns;
 use hayate_machine::user::UserPtr;
 
 use super::shown;
-use crate::ipc::sysv::sem;
-use crate::ipc::sysv::sem::{MOST_AT_ONCE, MOST_IN_ALL, MOST_IN_SET, Question, SETS, SemSet};
+use crate::ipc::sysv::sem::{Question, SemSet, Sets};
 use crate::process;
 use crate::reclaim::growth::{Grow, relieved};
 
 /// `semget(2)`
 pub fn semget(key: i32, count: i32, flags: u32) -> Result<i32> {
-    sem::obtain(&process::current().actor(), key, count, flags)
+    let thread = process::current();
+    thread.ipc().sem.obtain(&thread.actor(), key, count, flags)
 }
 
 /// `semop(2)`
@@ -37,9 +37,11 @@ pub fn semtimedop(id: i32, operations: usize, count: usize, timeout: usize) -> R
 
 /// Checks in the order of `do_semtimedop` and `__do_semtimedop`, ipc/sem.c.
 fn operate(id: i32, operations: usize, count: usize, timeout: Option<Timespec>) -> Result<()> {
+    let thread = process::current();
+    let sets = &thread.ipc().sem;
     // The count is 32 bits wide in Linux.
     let count = count as u32 as usize;
-    if count > MOST_AT_ONCE.load(Ordering::Relaxed) {
+    if count > sets.most_at_once.load(Ordering::Relaxed) {
         return Err(Errno::E2BIG);
     }
     if count < 1 {
@@ -53,8 +55,7 @@ fn operate(id: i32, operations: usize, count: usize, timeout: Option<Timespec>) 
         Some(timeout) => Some(monotonic_ns().saturating_add(timeout.to_nanos()?)),
         None => None,
     };
-    let thread = process::current();
-    let set = SETS.get(id)?;
+    let set = sets.objects.get(id)?;
     let list = undoes(&operations).then(|| thread.traces.undo_list());
     set.operate(&thread.actor(), operations, list.as_deref(), deadline)
 }
@@ -79,33 +80,35 @@ pub fn semctl(id: i32, number: i32, command: i32, argument: usize) -> Result<i32
     if id < 0 {
         return Err(Errno::EINVAL);
     }
-    let actor = process::current().actor();
-    let ask = |question| SETS.get(id)?.ask(&actor, number, question);
+    let thread = process::current();
+    let (actor, ipc) = (thread.actor(), thread.ipc());
+    let sets = &ipc.sem.objects;
+    let ask = |question| sets.get(id)?.ask(&actor, number, question);
     match command {
         IPC_INFO | SEM_INFO => {
-            UserPtr::new(argument).write(&information(command == SEM_INFO))?;
-            Ok(SETS.highest() as i32)
+            UserPtr::new(argument).write(&information(&ipc.sem, command == SEM_INFO))?;
+            Ok(sets.highest() as i32)
         }
         IPC_STAT => {
-            let set = SETS.get(id)?;
+            let set = sets.get(id)?;
             set.check_readable(&actor)?;
             write_status(&set, argument)?;
             Ok(0)
         }
         SEM_STAT | SEM_STAT_ANY => {
-            let set = SETS.at(id)?;
+            let set = sets.at(id)?;
             if command == SEM_STAT {
                 set.check_readable(&actor)?;
             }
             write_status(&set, argument)
         }
         GETALL => {
-            let values = SETS.get(id)?.values(&actor)?;
+            let values = sets.get(id)?.values(&actor)?;
             UserPtr::<u16>::new(argument).write_slice(&values)?;
             Ok(0)
         }
         SETALL => {
-            let set = SETS.get(id)?;
+            let set = sets.get(id)?;
             set.check_writable(&actor)?;
             let mut values = Vec::new();
             relieved(|| values.make_room_exact(set.count()))?;
@@ -119,7 +122,7 @@ pub fn semctl(id: i32, number: i32, command: i32, argument: usize) -> Result<i32
             if i32::from(value) > LARGEST {
                 return Err(Errno::ERANGE);
             }
-            let set = SETS.get(id)?;
+            let set = sets.get(id)?;
             let first = usize::try_from(number).ok().filter(|&number| number < set.count());
             set.set_values(&actor, first.ok_or(Errno::EINVAL)?, &[value])?;
             Ok(0)
@@ -130,32 +133,32 @@ pub fn semctl(id: i32, number: i32, command: i32, argument: usize) -> Result<i32
         GETZCNT => ask(Question::WaitingForZero),
         IPC_SET => {
             let new = UserPtr::<SemidDs>::new(argument).read()?.sem_perm;
-            SETS.get(id)?.set(&actor, (new.uid, new.gid, new.mode))?;
+            sets.get(id)?.set(&actor, (new.uid, new.gid, new.mode))?;
             Ok(0)
         }
-        IPC_RMID => SETS.get(id)?.remove(&actor).map(|()| 0),
+        IPC_RMID => sets.get(id)?.remove(&ipc.sem, &actor).map(|()| 0),
         _ => Err(Errno::EINVAL),
     }
 }
 
 /// The limits; with `used` two of them are what is used instead (`semctl_info`).
-fn information(used: bool) -> Seminfo {
+fn information(all: &Sets, used: bool) -> Seminfo {
     const SEMUSZ: i32 = 20;
     let number = |value: usize| i32::try_from(value).unwrap_or(i32::MAX);
-    let most = number(MOST_IN_ALL.load(Ordering::Relaxed));
-    let at_once = number(MOST_AT_ONCE.load(Ordering::Relaxed));
+    let most = number(all.most_in_all.load(Ordering::Relaxed));
+    let at_once = number(all.most_at_once.load(Ordering::Relaxed));
     Seminfo {
         // The fields that mean nothing in Linux have the values of its header.
         semmap: 1_024_000_000,
-        semmni: number(SETS.most()),
+        semmni: number(all.objects.most()),
         semmns: most,
         semmnu: 1_024_000_000,
-        semmsl: number(MOST_IN_SET.load(Ordering::Relaxed)),
+        semmsl: number(all.most_in_set.load(Ordering::Relaxed)),
         semopm: at_once,
         semume: 500,
-        semusz: if used { number(SETS.count()) } else { SEMUSZ },
+        semusz: if used { number(all.objects.count()) } else { SEMUSZ },
         semvmx: LARGEST,
-        semaem: if used { number(sem::semaphores()) } else { LARGEST },
+        semaem: if used { number(all.semaphores()) } else { LARGEST },
     }
 }
 

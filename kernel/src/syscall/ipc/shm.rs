@@ -9,8 +9,7 @@ use hayate_machine::user::UserPtr;
 
 use super::shown;
 use crate::ipc::actor::{EXECUTE, READ, WRITE};
-use crate::ipc::sysv::shm;
-use crate::ipc::sysv::shm::{LARGEST, MOST_PAGES, SEGMENTS, Segment};
+use crate::ipc::sysv::shm::Segment;
 use crate::memory;
 use crate::memory::segments::Place;
 use crate::memory::{PAGE, Protection};
@@ -19,7 +18,7 @@ use crate::process;
 /// `shmget(2)`
 pub fn shmget(key: i32, size: usize, flags: u32) -> Result<i32> {
     let thread = process::current();
-    shm::obtain(&thread.actor(), || thread.traces.maker(), (key, size, flags))
+    thread.ipc().shm.obtain(&thread.actor(), || thread.traces.maker(), (key, size, flags))
 }
 
 /// `shmat(2)`
@@ -35,7 +34,8 @@ pub fn shmat(id: i32, address: usize, flags: u32) -> Result<usize> {
         protection |= Protection::EXECUTE;
         wanted |= EXECUTE;
     }
-    let attachment = SEGMENTS.get(id)?.attach(&process::current().actor(), wanted)?;
+    let thread = process::current();
+    let attachment = thread.ipc().shm.objects.get(id)?.attach(&thread.actor(), wanted)?;
     memory::current().attach(attachment, place, protection)
 }
 
@@ -70,40 +70,41 @@ pub fn shmctl(id: i32, command: i32, buffer: usize) -> Result<i32> {
         return Err(Errno::EINVAL);
     }
     let thread = process::current();
-    let actor = thread.actor();
+    let (actor, ipc) = (thread.actor(), thread.ipc());
+    let (all, segments) = (&ipc.shm, &ipc.shm.objects);
     match command {
         IPC_INFO => {
-            let most = SEGMENTS.most() as u64;
+            let most = segments.most() as u64;
             let limits = ShmLimits {
-                shmmax: LARGEST.load(Ordering::Relaxed),
+                shmmax: all.largest.load(Ordering::Relaxed),
                 shmmin: 1,
                 shmmni: most,
                 shmseg: most,
-                shmall: MOST_PAGES.load(Ordering::Relaxed),
+                shmall: all.most_pages.load(Ordering::Relaxed),
                 ..ShmLimits::default()
             };
             UserPtr::new(buffer).write(&limits)?;
-            Ok(SEGMENTS.highest() as i32)
+            Ok(segments.highest() as i32)
         }
         SHM_INFO => {
-            let (all, resident) = shm::pages();
+            let (pages, resident) = all.pages();
             let info = ShmInfo {
-                used_ids: SEGMENTS.count() as i32,
-                shm_tot: all,
+                used_ids: segments.count() as i32,
+                shm_tot: pages,
                 shm_rss: resident,
                 ..ShmInfo::default()
             };
             UserPtr::new(buffer).write(&info)?;
-            Ok(SEGMENTS.highest() as i32)
+            Ok(segments.highest() as i32)
         }
         IPC_STAT => {
-            let segment = SEGMENTS.get(id)?;
+            let segment = segments.get(id)?;
             segment.check_readable(&actor)?;
             write_status(&segment, buffer)?;
             Ok(0)
         }
         SHM_STAT | SHM_STAT_ANY => {
-            let segment = SEGMENTS.at(id)?;
+            let segment = segments.at(id)?;
             if command == SHM_STAT {
                 segment.check_readable(&actor)?;
             }
@@ -111,13 +112,13 @@ pub fn shmctl(id: i32, command: i32, buffer: usize) -> Result<i32> {
         }
         IPC_SET => {
             let new = UserPtr::<ShmidDs>::new(buffer).read()?.shm_perm;
-            SEGMENTS.get(id)?.set(&actor, (new.uid, new.gid, new.mode))?;
+            segments.get(id)?.set(&actor, (new.uid, new.gid, new.mode))?;
             Ok(0)
         }
-        IPC_RMID => SEGMENTS.get(id)?.remove(&actor).map(|()| 0),
+        IPC_RMID => segments.get(id)?.remove(all, &actor).map(|()| 0),
         SHM_LOCK | SHM_UNLOCK => {
             let limit = thread.process.limit(RLIMIT_MEMLOCK);
-            SEGMENTS.get(id)?.lock(&actor, command == SHM_LOCK, limit).map(|()| 0)
+            segments.get(id)?.lock(&actor, command == SHM_LOCK, limit).map(|()| 0)
         }
         _ => Err(Errno::EINVAL),
     }

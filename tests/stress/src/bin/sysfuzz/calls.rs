@@ -511,6 +511,7 @@ pub const MACHINE_CALLS: &[Call] = &[
     ("setdomainname", 171, &[Mem, Of(&[0, 1, 5, 64, 65])]),
     ("clock_settime", 227, &[Small, Mem]),
     ("unshare", 272, &[Flags(CLONE)]),
+    ("setns", 308, &[Fd, Flags(CLONE)]),
     ("shmget", 29, &[Of(KEYS), Of(&[1, 4096, 65536, 1 << 40]), Flags(OBJECT)]),
     ("shmat", 30, &[Small, Addr, Flags(&[0o10000, 0o20000, 0o40000, 0o100000])]),
     ("shmctl", 31, &[Small, Of(&[0, 1, 2, 3, 11, 12, 13, 14, 15]), Mem]),

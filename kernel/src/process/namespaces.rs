@@ -1,0 +1,92 @@
+//! The namespaces that a thread is in (namespaces(7)), as one set.
+//!
+//! As Linux' `nsproxy`, a set is shared: a thread that is in other namespaces than the first has a
+//! reference to one, which its children share; `unshare(2)`, `setns(2)` and the flags of `clone(2)`
+//! give a thread a changed copy. A thread of the first namespaces has no reference at all, and so
+//! fork copies none and touches no count that all processors share: that its maker has one is a bit
+//! of the word that [`crate::schedule::Execution::bequeaths`] reads anyway, and that there is one to
+//! drop is a mark that the end of a thread reads anyway ([`crate::ipc::sysv::traces`]).
+//!
+//! There are further UTS and IPC namespaces ([`super::identity`], [`crate::ipc::namespace`]). Of the
+//! other kinds there is the first alone, or none: a request for another one is EINVAL, as from a
+//! kernel built without them. All belong to the first user namespace, so that what makes and enters
+//! one is `CAP_SYS_ADMIN` there.
+//!
+//! Programs that begin at images or templates are those of the first namespaces, and nobody else's:
+//! neither is made of, or begun by, a thread that has a set ([`Thread::is_apart`]).
+//!
+//! [`Thread::is_apart`]: super::thread::Thread::is_apart
+
+use alloc::sync::Arc;
+
+use hayate_abi::process::{CLONE_NEWIPC, CLONE_NEWUTS, CLONE_SYSVSEM};
+use hayate_abi::{Errno, Result};
+
+use super::identity;
+use super::identity::UtsNamespace;
+use super::limits::PID_MAX;
+use crate::credentials::{Capability, Credentials};
+use crate::ipc::namespace as ipc;
+use crate::ipc::namespace::IpcNamespace;
+use crate::namespace::Handle;
+use crate::vfs::users;
+use crate::vfs::users::{Count, Counted, Holdings, Limit};
+
+/// The kinds of which there are more than the first, as flags of `clone(2)`.
+pub const KINDS: u64 = CLONE_NEWUTS | CLONE_NEWIPC;
+
+/// `/proc/sys/user/max_uts_namespaces`: half as many as there may be threads (`fork_init`).
+pub static MOST_UTS: Limit = Limit::new(|| PID_MAX as usize / 2);
+/// `/proc/sys/user/max_ipc_namespaces`
+pub static MOST_IPC: Limit = Limit::new(|| PID_MAX as usize / 2);
+
+/// A set.
+#[derive(Clone)]
+pub struct Namespaces {
+    /// Names.
+    pub uts: Handle<UtsNamespace>,
+    /// Objects of System V, message queues of POSIX.
+    pub ipc: Handle<IpcNamespace>,
+}
+
+impl Namespaces {
+    /// The first ones.
+    pub fn first() -> Namespaces {
+        Namespaces { uts: Handle::First(&identity::FIRST), ipc: Handle::First(&ipc::FIRST) }
+    }
+
+    /// This set with new namespaces of the kinds in `flags` (`copy_namespaces`, kernel/nsproxy.c).
+    ///
+    /// # Errors
+    /// `EPERM` without the right to administer; `EINVAL` if adjustments of semaphores are to be
+    /// shared across IPC namespaces; `ENOSPC` if the user has as many as it may; `ENOMEM`.
+    pub fn renewed(&self, flags: u64, maker: &Credentials) -> Result<Namespaces> {
+        const APART_AND_SHARED: u64 = CLONE_NEWIPC | CLONE_SYSVSEM;
+        maker.require(Capability::SysAdmin)?;
+        if flags & APART_AND_SHARED == APART_AND_SHARED {
+            return Err(Errno::EINVAL);
+        }
+        let user = users::of(maker.euid)?;
+        let count = |which: fn(&Holdings) -> &Count, most: &Limit| {
+            Counted::new(user.clone(), which, most.get()).ok_or(Errno::ENOSPC)
+        };
+        let mut new = self.clone();
+        if flags & CLONE_NEWUTS != 0 {
+            new.uts = self.uts.another(count(|user| &user.uts_namespaces, &MOST_UTS)?);
+        }
+        if flags & CLONE_NEWIPC != 0 {
+            new.ipc = IpcNamespace::another(count(|user| &user.ipc_namespaces, &MOST_IPC)?);
+        }
+        Ok(new)
+    }
+}
+
+/// The set of a thread.
+pub enum Membership {
+    /// The first namespaces.
+    First,
+    /// Others, at least one.
+    Other(Arc<Namespaces>),
+    /// None any more: the thread ends.
+    Left,
+}

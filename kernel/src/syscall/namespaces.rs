@@ -1,0 +1,106 @@
+//! `setns(2)`: entering namespaces that others made.
+//!
+//! The order of the checks, and their errors, are those of kernel/nsproxy.c of Linux 6.1. Nothing is
+//! changed before all of them have passed.
+
+use alloc::sync::Arc;
+use core::slice;
+
+use arrayvec::ArrayVec;
+use hayate_abi::process::*;
+use hayate_abi::{Errno, Result};
+
+use super::file::open_file;
+use crate::credentials::Capability;
+use crate::fs::proc::namespaces::{Namespace, of_file};
+use crate::process;
+use crate::process::access::Ids;
+use crate::process::namespaces::Namespaces;
+use crate::process::{Thread, access, pidfd};
+use crate::schedule;
+use crate::vfs::mount;
+
+/// `setns(2)`
+pub fn setns(fd: i32, kind: i32) -> Result<()> {
+    let wanted = u64::from(kind.cast_unsigned());
+    let file = open_file(fd)?;
+    let thread = process::current();
+    if let Some(namespace) = of_file(&file) {
+        if wanted != 0 && wanted != namespace.kind() {
+            return Err(Errno::EINVAL);
+        }
+        return enter(&thread, slice::from_ref(namespace));
+    }
+    let held = pidfd::process(&file);
+    if held.as_ref().is_err_and(|&error| error == Errno::EBADF) {
+        return Err(Errno::EINVAL);
+    }
+    const KINDS: u64 =
+        CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+    if wanted == 0 || wanted & !KINDS != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let other = held?.first_thread().ok_or(Errno::ESRCH)?;
+    access::check(&other, Ids::Real)?;
+    let set = other.namespaces().ok_or(Errno::ESRCH)?;
+    let all = [
+        Namespace::User,
+        Namespace::Mount,
+        Namespace::Uts(set.uts),
+        Namespace::Ipc(set.ipc),
+        Namespace::Pid,
+        Namespace::Network,
+    ];
+    let chosen: ArrayVec<Namespace, 6> =
+        all.into_iter().filter(|one| wanted & one.kind() != 0).collect();
+    enter(&thread, &chosen)
+}
+
+/// Puts the current thread into namespaces, into all of them or into none.
+fn enter(thread: &Thread, chosen: &[Namespace]) -> Result<()> {
+    let old = thread.namespaces().ok_or(Errno::ESRCH)?;
+    let mut new = old.clone();
+    let directories = thread.directories()?;
+    for namespace in chosen {
+        check(thread, namespace)?;
+        match namespace {
+            Namespace::Uts(uts) => new.uts = uts.clone(),
+            Namespace::Ipc(ipc) => new.ipc = ipc.clone(),
+            // One reference is the thread's, one is this function's (`mntns_install`).
+            Namespace::Mount if chosen.len() == 1 && Arc::strong_count(&directories) > 2 => {
+                return Err(Errno::EINVAL);
+            }
+            Namespace::Mount | Namespace::Network | Namespace::Pid | Namespace::User => {}
+        }
+    }
+    let has = |kind| chosen.iter().any(|namespace| namespace.kind() == kind);
+    if has(CLONE_NEWIPC) {
+        thread.traces.remember_segments(&old.ipc.shm)?;
+        thread.traces.leave_undo(thread.process.id());
+    }
+    if has(CLONE_NEWNS)
+        && let Some(root) = mount::root()
+    {
+        directories.set_working(root.clone());
+        directories.set_root(root);
+    }
+    if has(CLONE_NEWUTS) || has(CLONE_NEWIPC) {
+        thread.enter_namespaces(&schedule::current(), Arc::<Namespaces>::new(new));
+    }
+    Ok(())
+}
+
+/// Whether the thread may enter a namespace. All belong to the first user namespace, and so do the
+/// thread's capabilities.
+fn check(thread: &Thread, namespace: &Namespace) -> Result<()> {
+    let own = thread.credentials();
+    match namespace {
+        // It is in it: nobody gains capabilities by entering anew (`userns_install`).
+        Namespace::User => Err(Errno::EINVAL),
+        Namespace::Mount => {
+            own.require(Capability::SysChroot)?;
+            own.require(Capability::SysAdmin)
+        }
+        _ => own.require(Capability::SysAdmin),
+    }
+}
