@@ -15,6 +15,7 @@
 //! | [`vfs`] | paths, mounts, inodes, open files, descriptors, locks |
 //! | [`page_cache`] | contents of files as pages in memory |
 //! | [`drivers`] | disks, console, entropy, network, persistent memory, balloon |
+//! | [`kernel_log`] | the log, as programs read and write it |
 //! | [`schedule`] | run queues, sleep and wake, timers |
 //! | [`reclaim`] | the order of giving up memory when frames run out; growth that can fail |
 //! | [`machine`] | the machine layer: boot, traps, page tables, frames, user memory |
@@ -45,6 +46,7 @@ pub mod fs;
 pub mod hash;
 pub mod in_place;
 pub mod ipc;
+pub mod kernel_log;
 pub mod memory;
 pub mod namespace;
 pub mod net;
@@ -139,6 +141,7 @@ fn other_main() -> ! {
 
 /// The rest of the boot, in an execution that may sleep.
 fn threaded() {
+    kernel_log::init();
     timed("files", || {
         vfs::init();
         ipc::init();

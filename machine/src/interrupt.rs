@@ -1,4 +1,5 @@
-//! Device interrupts: their vectors, and the drivers' handlers.
+//! Device interrupts: their vectors, and the drivers' handlers; and interrupts that a processor
+//! sends itself, for work that the locks it holds forbid.
 //!
 //! Handlers are never removed, as devices are not.
 
@@ -7,6 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::apic::{FIRST_DEVICE, LAST_DEVICE};
 use crate::sync::Once;
+use crate::{apic, cpu};
 
 /// The function that a device's interrupt calls: with interrupts off; it must not sleep.
 pub type Handler = Box<dyn Fn() + Send + Sync>;
@@ -21,6 +23,22 @@ pub(crate) fn attach(handler: Handler) -> Option<u8> {
         .find(|v| !TAKEN[usize::from(*v)].swap(true, Ordering::AcqRel))?;
     HANDLERS[usize::from(vector)].call_once(|| handler);
     Some(vector)
+}
+
+/// An interrupt that a processor sends itself. The kernel runs with interrupts off, so the handler
+/// runs when the locks that are held now are free (`irq_work` of Linux).
+pub struct OwnInterrupt(u8);
+
+impl OwnInterrupt {
+    /// Allocates a vector for `handler`, which must not sleep. `None` when all vectors are taken.
+    pub fn new(handler: Handler) -> Option<OwnInterrupt> {
+        attach(handler).map(OwnInterrupt)
+    }
+
+    /// Lets the handler run on this processor. The interrupts of several calls may be one.
+    pub fn raise(&self) {
+        apic::send(apic::id_of(cpu::id()), u32::from(self.0));
+    }
 }
 
 /// Whether a device has this vector.

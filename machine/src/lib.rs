@@ -47,7 +47,7 @@ pub mod fw_cfg;
 pub mod heap;
 #[cfg(miri)]
 mod interpreted;
-mod interrupt;
+pub mod interrupt;
 mod ioapic;
 mod ipi;
 mod kernel_tables;

@@ -43,6 +43,7 @@ mod seccomp;
 mod signal;
 mod socket;
 mod starts;
+mod syslog;
 mod system;
 mod templates;
 mod time;

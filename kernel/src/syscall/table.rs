@@ -334,7 +334,7 @@ syscalls! {
         169 reboot(magic: Flags, second: Flags, command: Flags, argument: Pointer) [partial system::reboot "no kexec, no suspend"];
         170 sethostname(name: Pointer, length: Int) [complete system::sethostname];
         171 setdomainname(name: Pointer, length: Int) [complete system::setdomainname];
-        103 syslog(kind: Int, buffer: Pointer, length: Int) [none "the kernel log goes to the host"];
+        103 syslog(kind: Int, buffer: Pointer, length: Int) [complete syslog::syslog];
     }
 
     "Sockets" {

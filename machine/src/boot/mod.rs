@@ -81,8 +81,8 @@ extern "C" fn start() -> ! {
     };
     kernel_tables::set_early(early.0, early.1);
     let info = loader::keep(info);
-    if let Some(level) = option("loglevel").and_then(|text| text.parse().ok()) {
-        crate::log::set_level(level);
+    if let Some(level) = option("loglevel").and_then(|text| text.parse::<u8>().ok()) {
+        crate::log::show_below(i32::from(level) + 1);
     }
     crate::acpi::info();
     crate::nvm::find(info);

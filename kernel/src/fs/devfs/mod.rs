@@ -3,6 +3,7 @@
 //!
 //! Its type for `mount(2)` is `devtmpfs`; every mount shows the same tree.
 
+mod kmsg;
 pub mod port;
 
 use alloc::sync::Arc;
@@ -301,6 +302,7 @@ pub fn init() {
         device::register(FileKind::CharDevice, number, "mem", ops);
         add(name, FileKind::CharDevice, number, 0o666);
     }
+    kmsg::init();
     add("tty", FileKind::CharDevice, DeviceNumber::new(5, 0), 0o666);
     add("console", FileKind::CharDevice, DeviceNumber::new(5, 1), 0o600);
     add("ptmx", FileKind::CharDevice, DeviceNumber::new(5, 2), 0o666);

@@ -22,6 +22,7 @@
 //! | [`frames`], [`nvm`], [`hayate`] | `/proc/hayate` |
 //! | [`sockets`], [`network_counts`], [`network`] | `/proc/net` and `/proc/sys/net` |
 //! | [`ipc`] | `/proc/sysvipc`, and the settings of message passing |
+//! | [`kmsg`] | the kernel's log |
 //! | [`settings`], [`system`] | `/proc/sys`, the files about the whole system |
 //! | [`status`], [`inside`], [`descriptors`], [`namespaces`] | the files of a process, by purpose |
 //! | [`process`] | `/proc/PID` and `/proc/PID/task` |
@@ -40,6 +41,7 @@ mod fresh;
 mod hayate;
 mod inside;
 mod ipc;
+mod kmsg;
 pub mod namespaces;
 mod network;
 mod network_counts;

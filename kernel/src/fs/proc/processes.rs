@@ -11,7 +11,7 @@ use super::target::Target;
 use super::text::{list_numbers, number};
 use super::tree;
 use super::tree::{Item, Listing, Node, What};
-use super::{hayate, ipc, settings, system};
+use super::{hayate, ipc, kmsg, settings, system};
 use crate::process;
 use crate::process::pids;
 use crate::reclaim::growth;
@@ -27,6 +27,7 @@ static ITEMS: &[Item<()>] = &[
     Item { name: "devices", what: What::Text(system::devices) },
     Item { name: "filesystems", what: What::Text(system::filesystems) },
     Item { name: "hayate", what: What::Directory(hayate::ITEMS) },
+    Item { name: "kmsg", what: What::Opened(0o400, kmsg::open) },
     Item { name: "loadavg", what: What::Text(system::loadavg) },
     Item { name: "meminfo", what: What::Text(system::meminfo) },
     Item { name: "mounts", what: What::Link(|()| Ok(b"self/mounts".to_vec())) },

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 use core::str;
+use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 use hayate_bpf::seccomp::Actions;
@@ -15,6 +16,7 @@ use super::tree::{Item, What};
 use crate::credentials::Capability;
 use crate::ipc::pipe::limits;
 use crate::ipc::{aio, epoll, inotify};
+use crate::kernel_log::{self, RESTRICTED, Writing};
 use crate::memory::deferred_free;
 use crate::page_cache;
 use crate::process;
@@ -116,6 +118,7 @@ static KERNEL: &[Item<()>] = &[
             },
         ),
     },
+    Item { name: "dmesg_restrict", what: What::Setting(restricted, set_restricted) },
     Item {
         name: "domainname",
         what: What::Setting(
@@ -141,7 +144,14 @@ static KERNEL: &[Item<()>] = &[
     constant!("overflowuid", 65534),
     constant!("panic", 0),
     constant!("pid_max", crate::process::pids::PID_MAX),
-    constant!("printk", "4\t4\t1\t7"),
+    Item { name: "printk", what: What::Setting(levels, set_levels) },
+    Item {
+        name: "printk_devkmsg",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", Writing::now().name())),
+            |(), text| Writing::set(first_line(text)),
+        ),
+    },
     Item { name: "pty", what: What::Directory(PTY) },
     Item { name: "random", what: What::Directory(RANDOM) },
     Item {
@@ -264,6 +274,47 @@ static VM: &[Item<()>] = &[
     constant!("overcommit_ratio", 50),
     constant!("swappiness", 0),
 ];
+
+/// `kernel.printk`: the four levels.
+fn levels(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    let [shown, messages, least, usual] = kernel_log::levels();
+    line(out, format_args!("{shown}\t{messages}\t{least}\t{usual}"))
+}
+
+/// Changes the first of the levels, as many as were written.
+fn set_levels(_: &(), text: &[u8]) -> Result<()> {
+    let mut new = kernel_log::levels();
+    numbers(text, &mut new)?;
+    kernel_log::set_levels(new);
+    Ok(())
+}
+
+/// `kernel.dmesg_restrict`
+fn restricted(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    line(out, format_args!("{}", u8::from(RESTRICTED.load(Ordering::Relaxed))))
+}
+
+/// Changes it, with the right to administer the system (`proc_dointvec_minmax_sysadmin`).
+fn set_restricted(_: &(), text: &[u8]) -> Result<()> {
+    process::current().credentials().require(Capability::SysAdmin)?;
+    let restricted = match number(text)? {
+        0 => false,
+        1 => true,
+        _ => return Err(Errno::EINVAL),
+    };
+    RESTRICTED.store(restricted, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Replaces the first of `values`, as many as were written (`proc_dointvec`): EINVAL if one is no
+/// number.
+fn numbers(text: &[u8], values: &mut [i32]) -> Result<()> {
+    let text = str::from_utf8(first_line(text)).map_err(|_| Errno::EINVAL)?;
+    for (value, word) in values.iter_mut().zip(text.split_ascii_whitespace()) {
+        *value = word.parse().map_err(|_| Errno::EINVAL)?;
+    }
+    Ok(())
+}
 
 /// The written text up to its first newline or NUL.
 fn first_line(text: &[u8]) -> &[u8] {
