@@ -39,6 +39,7 @@ pub enum Capability {
     SysRawio = 17,
     SysChroot = 18,
     SysPtrace = 19,
+    SysPacct = 20,
     SysAdmin = 21,
     SysBoot = 22,
     SysNice = 23,

@@ -9,6 +9,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod accounting;
 pub mod aio;
 pub mod capability;
 mod errno;

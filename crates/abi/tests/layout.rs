@@ -1,7 +1,7 @@
 //! The structures have the sizes that the C library gives them.
 
 use core::mem::size_of;
-use hayate_abi::{file, ipc, process, signal, socket, time};
+use hayate_abi::{accounting, file, ipc, process, signal, socket, time};
 
 macro_rules! same_size {
     ($($ours:ty = $theirs:ty),* $(,)?) => {
@@ -67,6 +67,7 @@ fn sizes_of_what_the_c_library_lacks() {
     assert_eq!(size_of::<process::RobustListHead>(), 24);
     assert_eq!(size_of::<process::FutexWaitv>(), 24);
     assert_eq!(size_of::<file::Ustat>(), 32);
+    assert_eq!(size_of::<accounting::AcctV3>(), 64);
     assert_eq!(size_of::<ipc::ShmLimits>(), 72);
     assert_eq!(size_of::<ipc::ShmInfo>(), 48);
 }

@@ -13,7 +13,7 @@ use hayate_machine::{info, power};
 use super::record::{Process, notice};
 use super::signal::stopping;
 use super::thread::{Thread, current};
-use super::{family, futex, job_control, left_space, pids, timer, tracing};
+use super::{accounting, family, futex, job_control, left_space, pids, timer, tracing};
 use crate::schedule;
 
 /// Ends the current thread, and its process if the thread is the last.
@@ -21,7 +21,11 @@ use crate::schedule;
 /// * `status` - the wait status of the process if the thread is its last and the status is not
 ///   decided yet.
 pub fn end_thread(status: i32) -> ! {
-    leave(status);
+    if accounting::is_on() {
+        leave::<true>(status);
+    } else {
+        leave::<false>(status);
+    }
     schedule::exit_current()
 }
 
@@ -56,10 +60,13 @@ pub fn is_told(thread: &Thread) -> Option<i32> {
 }
 
 /// All of [`end_thread`] except the last step, so that its local references are dropped before
-/// that.
-fn leave(status: i32) {
+/// that. `ACCOUNTED`: a record of the process is to be written ([`accounting`]).
+///
+/// There are two copies of this function, so that an end without accounting tests one flag.
+fn leave<const ACCOUNTED: bool>(status: i32) {
     let thread = current();
     let process = &thread.process;
+    let size = if ACCOUNTED { thread.space().map_or(0, |space| space.size()) } else { 0 };
     schedule::current().begin_end();
     release_memory(&thread);
     thread.traces.end(|| (process.id(), thread.leave_namespaces()));
@@ -92,6 +99,10 @@ fn leave(status: i32) {
     };
     let is_shown = process.is_involved() && end_tracing(&thread, status, last);
     if last {
+        let status = decide(process, status);
+        if ACCOUNTED {
+            accounting::note(process, &thread, status, size);
+        }
         end_of_process(process, status);
     } else {
         if thread.id() != process.id() && !is_shown {
@@ -139,13 +150,14 @@ fn release_memory(thread: &Thread) {
     }
 }
 
+/// Decides about the wait status of a process whose last thread ends, and returns it.
+fn decide(process: &Process, status: i32) -> i32 {
+    let mut control = process.control.lock();
+    control.stop.cancel();
+    *control.exit.get_or_insert(status)
+}
+
 fn end_of_process(process: &Arc<Process>, status: i32) {
-    let status = {
-        let mut control = process.control.lock();
-        let status = *control.exit.get_or_insert(status);
-        control.stop.cancel();
-        status
-    };
     process.raise_notice(notice::EXIT);
     process.exit_status.store(status, Ordering::Relaxed);
     if process.id() == 1 {

@@ -25,6 +25,7 @@
 //! | [`signal`]: `take`, `frame`, [`signalfd`](signal::signalfd) | taking signals |
 //! | [`job_control`], [`family`], [`wait`] | groups and terminals, parents and children, waiting |
 //! | [`futex`], [`dump`], [`victim`] | waiting for a word in memory, core files, the end for memory |
+//! | [`accounting`] | a record of each process that ended, in a file |
 //! | [`transform`] | changing the program, the position and the space of a process |
 //! | [`templates`] | programs that declare themselves ready, kept, where starts begin |
 //! | [`images`] | programs after their start-up, kept, where the next start begins |
@@ -42,6 +43,7 @@
 //! global.
 
 pub mod access;
+pub mod accounting;
 mod addressee;
 mod attention;
 pub mod clone;

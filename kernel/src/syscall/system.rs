@@ -1,19 +1,24 @@
 //! Calls about the system as a whole: names, memory, randomness, reboot (`uname(2)`, `sysinfo(2)`,
-//! `getrandom(2)`, `reboot(2)`).
+//! `getrandom(2)`, `acct(2)`, `reboot(2)`).
 
+use hayate_abi::file::AT_FDCWD;
 use hayate_abi::process::Sysinfo;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::{self, UserPtr};
 use hayate_machine::{info, power};
 
+use super::file;
 use crate::credentials::Capability;
 use crate::drivers::virtio_balloon;
 use crate::memory::deferred_free;
 use crate::process;
-use crate::process::pids;
+use crate::process::{accounting, pids};
 use crate::random;
 use crate::schedule;
 use crate::schedule::time;
+use crate::vfs::open;
+use crate::vfs::open_file::flags::{O_APPEND, O_LARGEFILE, O_WRONLY};
+use crate::vfs::path::WalkFlags;
 
 /// `uname(2)`
 pub fn uname(buffer: usize) -> Result<()> {
@@ -90,6 +95,20 @@ pub fn setdomainname(name: usize, length: i32) -> Result<()> {
     Ok(())
 }
 
+/// `acct(2)`: to a file, which must be there, or with a null pointer no more.
+pub fn acct(path_address: usize) -> Result<()> {
+    process::current().credentials().require(Capability::SysPacct)?;
+    if path_address == 0 {
+        accounting::stop();
+        return Ok(());
+    }
+    let path = file::path(path_address)?;
+    let view = file::View::current()?;
+    let flags = O_WRONLY | O_APPEND | O_LARGEFILE;
+    let resolver = view.resolver(AT_FDCWD, &path)?;
+    accounting::start(open::open(&resolver, &path, flags, 0, WalkFlags::empty())?)
+}
+
 /// `vhangup(2)`
 pub fn vhangup() -> Result<()> {
     process::current().credentials().require(Capability::SysTtyConfig)?;
@@ -113,13 +132,13 @@ pub fn reboot(magic: u32, second: u32, command: u32, _argument: usize) -> Result
     }
     match command {
         RESTART | RESTART2 => {
-            let _ = super::file::io::sync();
+            let _ = file::io::sync();
             info!("restarting");
             crate::tty::settle_output();
             power::reset()
         }
         HALT | POWER_OFF => {
-            let _ = super::file::io::sync();
+            let _ = file::io::sync();
             info!("powering off");
             crate::tty::settle_output();
             power::off()

@@ -405,7 +405,7 @@ syscalls! {
         139 sysfs(option: Int, first: Word, second: Word) [none "obsolete"];
         154 modify_ldt(function: Int, pointer: Pointer, count: Size) [none "no 16-bit segments"];
         156 _sysctl(arguments: Pointer) [none "removed in Linux 5.5"];
-        163 acct(path: Path) [none "no process accounting"];
+        163 acct(path: Path) [partial system::acct "no ASU in the flags; the file keeps its file system busy"];
         167 swapon(path: Path, flags: Flags) [none "no swap"];
         168 swapoff(path: Path) [none "no swap"];
         172 iopl(level: Uint) [none "no I/O ports for programs"];

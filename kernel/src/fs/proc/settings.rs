@@ -20,7 +20,7 @@ use crate::kernel_log::{self, RESTRICTED, Writing};
 use crate::memory::deferred_free;
 use crate::page_cache;
 use crate::process;
-use crate::process::{dump, identity, namespaces, seccomp};
+use crate::process::{accounting, dump, identity, namespaces, seccomp};
 use crate::recycle::pools;
 use crate::schedule::{MOST_NS, SHARE_NS};
 use crate::vfs::{dnotify, file_count, lease, reclaim};
@@ -100,6 +100,21 @@ static FS_INOTIFY: &[Item<()>] = &[
 ];
 
 static KERNEL: &[Item<()>] = &[
+    Item {
+        name: "acct",
+        what: What::Setting(
+            |(), out| {
+                let [resume, suspend, seconds] = accounting::limits();
+                line(out, format_args!("{resume}\t{suspend}\t{seconds}"))
+            },
+            |(), text| {
+                let mut limits = accounting::limits();
+                numbers(text, &mut limits)?;
+                accounting::set_limits(limits);
+                Ok(())
+            },
+        ),
+    },
     constant!("cap_last_cap", crate::credentials::LAST_CAPABILITY),
     Item {
         name: "core_pattern",
