@@ -14,6 +14,7 @@ use super::space::Space;
 use crate::page_cache::read_ahead;
 use crate::reclaim;
 use crate::reclaim::growth::Grow;
+use crate::schedule;
 
 /// Advice that a program gives (`madvise(2)`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,34 @@ impl Space {
             Advice::Remove => self.punch(range),
             Advice::PopulateRead => self.populate_checked(range, Touch::Read),
             Advice::PopulateWrite => self.populate_checked(range, Touch::Write),
+        }
+    }
+
+    /// Unmaps all private regions: the memory of a process that is ending and whose end takes long
+    /// (`process_mrelease(2)`). What its threads still do there fails, where Linux marks the space
+    /// as unstable (`MMF_UNSTABLE`).
+    ///
+    /// # Errors
+    /// `EINTR` (a signal), `ENOMEM` (no memory to copy a table that is shared with another space).
+    /// Regions that come later are still there then.
+    pub fn unmap_private(&self) -> Result<()> {
+        let mut from = 0;
+        loop {
+            let next = {
+                let guard = self.table.lock();
+                guard.map.find_from(from).map(|region| {
+                    let shared = region.value.flags.contains(RegionFlags::SHARED);
+                    (region.start..region.end, shared)
+                })
+            };
+            let Some((range, shared)) = next else { return Ok(()) };
+            if !shared {
+                self.unmap(range.start, range.len())?;
+            }
+            from = range.end;
+            if schedule::breathe() {
+                return Err(Errno::EINTR);
+            }
         }
     }
 

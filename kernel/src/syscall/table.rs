@@ -199,7 +199,7 @@ syscalls! {
         450 set_mempolicy_home_node(address: Word, length: Size, node: Word, flags: Word) [complete memory::set_mempolicy_home_node];
         256 migrate_pages(pid: Int, count: Size, from: Pointer, to: Pointer) [complete memory::migrate_pages];
         279 move_pages(pid: Int, count: Size, pages: Pointer, nodes: Pointer, status: Pointer, flags: Flags) [complete memory::move_pages];
-        448 process_mrelease(pidfd: Fd, flags: Flags) [none];
+        448 process_mrelease(pidfd: Fd, flags: Flags) [complete memory::process_mrelease];
     }
 
     "Processes and threads" {

@@ -5,6 +5,7 @@ use hayate_machine::trap::{self, UserRegs};
 
 use crate::process;
 use crate::process::tracing::stop;
+use crate::schedule;
 
 const EXECVE: u64 = 59;
 const EXIT: u64 = 60;
@@ -19,6 +20,12 @@ pub fn dispatch(regs: &mut UserRegs) {
         let number = regs.orig_rax;
         if matches!(number, EXIT | EXIT_GROUP) {
             let status = (regs.rdi as i32 & 0xff) << 8;
+            // The process ends before its tracer hears of it (`do_group_exit`,
+            // `synchronize_group_exit`).
+            if number == EXIT_GROUP || thread.process.thread_count() == 1 {
+                thread.process.begin_exit(status);
+                schedule::current().clear_interrupt();
+            }
             stop::ending(&thread, regs, status);
         }
         let own = thread.id();

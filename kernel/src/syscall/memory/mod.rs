@@ -10,7 +10,7 @@ mod policy;
 
 pub use barrier::membarrier;
 pub use foreign::{process_vm_readv, process_vm_writev};
-pub use of_process::process_madvise;
+pub use of_process::{process_madvise, process_mrelease};
 pub use policy::{
     get_mempolicy, mbind, migrate_pages, move_pages, set_mempolicy, set_mempolicy_home_node,
 };

@@ -1,4 +1,5 @@
-//! `process_madvise(2)`: advice on the memory of the process of a descriptor.
+//! `process_madvise(2)`, `process_mrelease(2)`: advice on the memory of the process of a descriptor,
+//! and giving it back for a process that is ending.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -15,7 +16,8 @@ use crate::memory::Space;
 use crate::memory::advise::Advice;
 use crate::process;
 use crate::process::access::{self, Ids};
-use crate::process::{Process, pidfd};
+use crate::process::record::notice;
+use crate::process::{Process, pidfd, pids};
 use crate::reclaim::growth::Grow;
 
 /// The most pieces of a vector (`UIO_MAXIOV`).
@@ -90,4 +92,33 @@ pub fn process_madvise(
         }
     }
     Ok(done)
+}
+
+/// Whether a thread of a process has a space. `ENOMEM`.
+fn has_space(process: &Process, space: &Arc<Space>) -> Result<bool> {
+    // Not while the list of threads is locked: this may be the last reference to a space.
+    let threads = process.threads()?;
+    Ok(threads.iter().filter_map(|thread| thread.space()).any(|own| Arc::ptr_eq(&own, space)))
+}
+
+/// Whether a process is ending and needs its memory no more, not even for a core file.
+fn needs_no_memory(process: &Process) -> bool {
+    process.is_exiting() && process.notice() & notice::DUMP == 0
+}
+
+/// `process_mrelease(2)`: the memory of a process that is ending, with all that share it
+/// (`task_will_free_mem`).
+pub fn process_mrelease(fd: i32, flags: u32) -> Result<()> {
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let target = pidfd::process(&*open_file(fd)?)?;
+    let threads = target.threads()?;
+    let space = threads.iter().find_map(|thread| thread.space()).ok_or(Errno::ESRCH)?;
+    for process in pids::processes()? {
+        if !needs_no_memory(&process) && has_space(&process, &space)? {
+            return Err(Errno::EINVAL);
+        }
+    }
+    space.unmap_private()
 }

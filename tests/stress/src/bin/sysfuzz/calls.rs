@@ -466,6 +466,7 @@ pub const CALLS: &[Call] = &[
     ("openat2", 437, &[DirFd, Path, Mem, Len]),
     ("pidfd_getfd", PIDFD_TAKE, &[Fd, Fd, Of(&[0])]),
     ("faccessat2", 439, &[DirFd, Path, Small, Bits]),
+    ("process_mrelease", 448, &[Fd, Of(&[0])]),
     ("process_madvise", 440, &[Fd, Vectors, Small, Of(&[3, 20, 21, 4, 25]), Of(&[0])]),
     ("epoll_pwait2", 441, &[Fd, Mem, Small, Time, Mem, Small]),
     ("futex_waitv", 449, &[Words, Of(&[1, 2, 3, 4]), Of(&[0]), Time, Of(&[0, 1])]),
