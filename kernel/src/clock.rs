@@ -6,10 +6,12 @@
 //! the decision, to CLOCK_MONOTONIC and CLOCK_REALTIME alike; CLOCK_MONOTONIC_RAW does not change.
 //!
 //! A clock that is set leaps, and waiters for one of its times must check again: sleepers wait in
-//! [`SET`], timers are [`Follower`]s.
+//! [`SET`], timers are [`Follower`]s, and a thread that waits for something else besides is watched
+//! by a [`Watch`]. A watch begins in the tree of its processor and ends there in logarithmic time:
+//! threads that wait for a futex until a time of this clock are many, and share no lock.
 //!
-//! Lock order: [`DISCIPLINE`], then nothing; [`FOLLOWERS`], then nothing. Followers are called
-//! without locks.
+//! Lock order: [`DISCIPLINE`], then nothing; [`FOLLOWERS`], then nothing; a processor's part of
+//! [`WATCHES`], then a wait queue. Followers are called without locks.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
@@ -17,11 +19,24 @@ use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_clock_discipline::Discipline;
+use hayate_machine::cpu::{self, PerCpu};
+use hayate_machine::per_cpu;
 use hayate_machine::sync::{Once, SpinLock};
+use intrusive_collections::{KeyAdapter, RBTree, RBTreeAtomicLink};
+
+#[allow(unsafe_code)]
+mod adapter {
+    use alloc::sync::Arc;
+
+    use crate::clock::Watched;
+    use intrusive_collections::{RBTreeAtomicLink, intrusive_adapter};
+    intrusive_adapter!(pub WatchedAdapter = Arc<Watched>: Watched { link => RBTreeAtomicLink });
+}
+use adapter::WatchedAdapter;
 
 use crate::reclaim::growth::Grow;
 use crate::schedule;
-use crate::schedule::{Timer, TimerTarget, WaitQueue, time};
+use crate::schedule::{Listener, Timer, TimerTarget, WaitQueue, time};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -33,6 +48,52 @@ pub static SET: WaitQueue = WaitQueue::new();
 /// The number of times that it was set.
 static SETTINGS: AtomicU64 = AtomicU64::new(0);
 static FOLLOWERS: SpinLock<Vec<Weak<dyn Follower>>> = SpinLock::new(Vec::new());
+
+/// What a [`Watch`] tells.
+pub struct Watched {
+    link: RBTreeAtomicLink,
+    number: u64,
+    listener: Arc<dyn Listener>,
+}
+
+impl<'a> KeyAdapter<'a> for WatchedAdapter {
+    type Key = u64;
+    fn get_key(&self, watched: &'a Watched) -> u64 {
+        watched.number
+    }
+}
+
+per_cpu! {
+    static WATCHES: PerCpu<SpinLock<RBTree<WatchedAdapter>>> =
+        PerCpu::new(SpinLock::new(RBTree::new(WatchedAdapter::NEW)));
+    /// The number of the watches that began on this processor.
+    static BEGUN: PerCpu<AtomicU64> = PerCpu::new(AtomicU64::new(0));
+}
+
+/// Tells a listener when the real-time clock is set, as long as this exists.
+pub struct Watch {
+    number: u64,
+    cpu: usize,
+}
+
+impl Watch {
+    /// Begins to tell `listener`, which is called with a spin lock held.
+    pub fn begin(listener: Arc<dyn Listener>) -> Watch {
+        let number = BEGUN.here().fetch_add(1, Ordering::Relaxed);
+        let watched = Arc::new(Watched { link: RBTreeAtomicLink::new(), number, listener });
+        WATCHES.here().lock().insert(watched);
+        Watch { number, cpu: cpu::id() }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let Some(watches) = WATCHES.of(self.cpu) else { return };
+        // What is told is dropped without the lock.
+        let watched = watches.lock().find_mut(&self.number).remove();
+        drop(watched);
+    }
+}
 
 /// A timer that waits for a time of the real-time clock.
 pub trait Follower: Send + Sync {
@@ -83,6 +144,9 @@ fn leap(by: i64) {
     time::step_realtime(by);
     SETTINGS.fetch_add(1, Ordering::SeqCst);
     SET.wake_all();
+    for watches in (0..cpu::count()).filter_map(|cpu| WATCHES.of(cpu)) {
+        watches.lock().iter().for_each(|watched| watched.listener.notify(u32::MAX));
+    }
     let mut index = 0;
     loop {
         // One at a time, since the follower is called without the lock.

@@ -278,6 +278,78 @@ TEST(a_wait_follows_a_clock_that_is_set) {
     CHECK_EQ(error, ETIMEDOUT);
 }
 
+/* One word, by futex(2): FUTEX_WAIT_BITSET has an end on either clock. */
+static int bitset_word;
+static volatile pid_t bitset_tid;
+static volatile bool bitset_ended;
+static struct timespec bitset_until;
+
+static void *wait_bitset(void *unused) {
+    (void)unused;
+    bitset_tid = (pid_t)syscall(SYS_gettid);
+    long result = syscall(SYS_futex, &bitset_word, 9 | PRIVATE | 256 /* CLOCK_REALTIME */, 0,
+                          &bitset_until, NULL, -1);
+    int error = errno;
+    bitset_ended = true;
+    return (void *)(intptr_t)(result == -1 ? error : 0);
+}
+
+static pthread_t begin_bitset(long ms) {
+    pthread_t thread;
+    bitset_tid = 0, bitset_ended = false;
+    bitset_until = in_ms(CLOCK_REALTIME, ms);
+    ZERO(pthread_create(&thread, NULL, wait_bitset, NULL));
+    EVENTUALLY(bitset_tid != 0);
+    wait_asleep(bitset_tid);
+    return thread;
+}
+
+TEST(a_wait_for_one_word_follows_a_clock_that_is_set) {
+    NEEDS_OWN_MACHINE();
+    void *error;
+    pthread_t thread = begin_bitset(3600 * 1000);
+    set_clock_on(1800);
+    wait_asleep(bitset_tid);
+    CHECK(!bitset_ended);
+    set_clock_on(1801);
+    ZERO(pthread_join(thread, &error));
+    set_clock_on(-3601);
+    CHECK_EQ((intptr_t)error, ETIMEDOUT);
+    /* Set back: the end is later by so much. */
+    thread = begin_bitset(300);
+    set_clock_on(-3600);
+    msleep(600);
+    bool early = bitset_ended;
+    CHECK_EQ(OK(futex(&bitset_word, WAKE | PRIVATE, 9, 0, NULL, 0)), !early);
+    ZERO(pthread_join(thread, &error));
+    set_clock_on(3600);
+    CHECK(!early);
+    CHECK_EQ((intptr_t)error, 0);
+}
+
+/* Many wait until a time of the clock, and leave in another order than they came in. */
+static void *wait_shortly(void *arg) {
+    static int words[200];
+    int *word = &words[(intptr_t)arg];
+    struct timespec until = in_ms(CLOCK_REALTIME, 5 + (intptr_t)arg * 7 % 100);
+    for (int i = 0; i < 5; i++) {
+        errno = 0;
+        long result = syscall(SYS_futex, word, 9 | PRIVATE | 256, 0, &until, NULL, -1);
+        CHECK(result == -1 && errno == ETIMEDOUT);
+        CHECK(now_ns(CLOCK_REALTIME) >= (int64_t)until.tv_sec * 1000000000 + until.tv_nsec);
+        until = in_ms(CLOCK_REALTIME, 5 + (intptr_t)arg * 11 % 50);
+    }
+    return NULL;
+}
+
+TEST(many_wait_until_a_time_of_the_clock) {
+    pthread_t threads[200];
+    for (intptr_t i = 0; i < 200; i++)
+        ZERO(pthread_create(&threads[i], NULL, wait_shortly, (void *)i));
+    for (int i = 0; i < 200; i++)
+        ZERO(pthread_join(threads[i], NULL));
+}
+
 /* Several threads pass a number on: each waits for two words of its own and answers by a word of
  * another. A wake-up that is lost stops them all. */
 enum { PLAYERS = 4, ROUNDS = 3000 };

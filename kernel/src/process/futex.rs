@@ -6,8 +6,8 @@
 //! memory is touched under a bucket's lock.
 //!
 //! The key of a word is its address in the space or, for words in memory shared between spaces, its
-//! place in the content. Lock order: buckets in the order of their addresses, or the queue
-//! [`clock::SET`]; then a space's lock (only to look at a word) or a waiter's wait queue.
+//! place in the content. Lock order: buckets in the order of their addresses, or a processor's
+//! watches ([`clock::Watch`]); then a space's lock (only to look at a word) or a waiter's wait queue.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,8 +18,10 @@ use hayate_machine::sync::{SpinLock, relax};
 use hayate_machine::user::{self, UserPtr};
 use hayate_protocols::futex::{Bucket, Queue, Table, Waiter, Wake, Which};
 
+use super::restart::Until;
 use super::thread::Thread;
 use crate::clock;
+use crate::clock::Watch;
 use crate::memory;
 use crate::memory::FutexPlace;
 use crate::reclaim::growth::Grow;
@@ -101,7 +103,6 @@ impl Key {
 
 /// Waits until the word is woken, if it holds `value`.
 ///
-/// * `deadline` - on the monotonic clock, in nanoseconds.
 /// * `bits` - which wakes count.
 ///
 /// Fails with `EAGAIN` if it holds another value, `ETIMEDOUT`, `EFAULT`, `ERESTARTSYS` for a
@@ -110,7 +111,7 @@ pub fn wait(
     address: usize,
     private: bool,
     value: u32,
-    deadline: Option<u64>,
+    until: Option<Until>,
     bits: u32,
 ) -> Result<()> {
     let place = Key::new(address, private)?.with(bits);
@@ -125,13 +126,10 @@ pub fn wait(
         }
         return found.and(Err(Errno::EAGAIN));
     }
-    let woken = || waiter.is_woken().then_some(());
-    let result = waiter.sleep.0.wait_interruptible(deadline, woken);
-    match result {
-        Ok(()) => Ok(()),
+    match sleep(&waiter, until) {
+        // Whatever else ended the wait: a wake is not lost.
         Err(_) if !leave() => Ok(()),
-        Err(Woken::TimedOut) => Err(Errno::ETIMEDOUT),
-        Err(Woken::Interrupted) => Err(Errno::ERESTARTSYS),
+        result => result,
     }
 }
 
@@ -144,15 +142,6 @@ pub struct Awaited {
     pub private: bool,
     /// What it must hold.
     pub value: u32,
-}
-
-/// The time at which a wait for several words ends, in nanoseconds.
-#[derive(Clone, Copy)]
-pub enum Until {
-    /// On the monotonic clock.
-    Monotonic(u64),
-    /// On the real-time clock, which may be set meanwhile.
-    Realtime(u64),
 }
 
 /// The most words of one wait.
@@ -215,13 +204,8 @@ fn sleep(waiter: &Arc<Waiter<Sleep>>, until: Option<Until>) -> Result<()> {
             waiter.sleep.0.wait_interruptible(Some(deadline), woken)
         }
         Some(Until::Realtime(goal)) => {
-            let listener: Arc<dyn Listener> = waiter.clone();
-            if !clock::SET.listen(listener.clone()) {
-                return Err(Errno::ENOMEM);
-            }
-            let slept = sleep_until_realtime(waiter, goal);
-            clock::SET.unlisten(&listener);
-            slept
+            let _watch = Watch::begin(waiter.clone());
+            sleep_until_realtime(waiter, goal)
         }
     };
     slept.map_err(|why| match why {
@@ -237,9 +221,14 @@ fn sleep_until_realtime(waiter: &Waiter<Sleep>, goal: u64) -> core::result::Resu
         let left = goal.saturating_sub(time::realtime_ns());
         let deadline = time::monotonic_ns().saturating_add(left);
         let ends = || (waiter.is_woken() || clock::settings() != seen).then_some(());
-        waiter.sleep.0.wait_interruptible(Some(deadline), ends)?;
+        let slept = waiter.sleep.0.wait_interruptible(Some(deadline), ends);
         if waiter.is_woken() {
             return Ok(());
+        }
+        match slept {
+            // It was set while the time passed: it may show an earlier one.
+            Err(Woken::TimedOut) if clock::settings() != seen => {}
+            ended => ended?,
         }
     }
 }

@@ -91,7 +91,7 @@ pub use attention::attend;
 pub use first::start_first;
 pub use pids::{PID_MAX, init_process, processes, started};
 pub use record::Process;
-pub use restart::Restart;
+pub use restart::{Restart, Until};
 pub use thread::{Thread, current, try_current};
 
 /// Prepares the module; boot calls it once.

@@ -1,5 +1,14 @@
 //! How an interrupted sleep continues (`restart_syscall(2)`).
 
+/// The time at which a wait ends, in nanoseconds.
+#[derive(Clone, Copy)]
+pub enum Until {
+    /// On the monotonic clock.
+    Monotonic(u64),
+    /// On the real-time clock, which may be set meanwhile.
+    Realtime(u64),
+}
+
 /// A sleep to continue after a signal that ran no handler.
 #[derive(Clone, Copy, Default)]
 pub enum Restart {
@@ -30,8 +39,8 @@ pub enum Restart {
         value: u32,
         /// Whether the futex is private to one space.
         private: bool,
-        /// End of the wait in monotonic nanoseconds.
-        deadline: u64,
+        /// End of the wait.
+        until: Until,
         /// The bits of the wakes that count.
         bits: u32,
     },

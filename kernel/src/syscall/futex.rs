@@ -11,8 +11,8 @@ use hayate_machine::user::UserPtr;
 
 use super::time::{CLOCK_MONOTONIC, CLOCK_REALTIME};
 use crate::process;
-use crate::process::futex::{Awaited, Until};
-use crate::process::{Restart, futex, pids};
+use crate::process::futex::Awaited;
+use crate::process::{Restart, Until, futex, pids};
 use crate::reclaim::growth::Grow;
 use crate::schedule::time;
 
@@ -84,17 +84,16 @@ pub fn futex(
     }
 }
 
-/// The end of a wait in nanoseconds of the monotonic clock.
-fn deadline(timeout: usize, absolute: bool, realtime: bool) -> Result<Option<u64>> {
+/// The end of a wait.
+fn deadline(timeout: usize, absolute: bool, realtime: bool) -> Result<Option<Until>> {
     if timeout == 0 {
         return Ok(None);
     }
     let given = UserPtr::<Timespec>::new(timeout).read()?.to_nanos()?;
-    let now = time::monotonic_ns();
     Ok(Some(match (absolute, realtime) {
-        (false, _) => now.saturating_add(given),
-        (true, false) => given,
-        (true, true) => now.saturating_add(given.saturating_sub(time::realtime_ns())),
+        (false, _) => Until::Monotonic(time::monotonic_ns().saturating_add(given)),
+        (true, false) => Until::Monotonic(given),
+        (true, true) => Until::Realtime(given),
     }))
 }
 
@@ -102,18 +101,18 @@ fn wait(
     address: usize,
     private: bool,
     value: u32,
-    deadline: Option<u64>,
+    until: Option<Until>,
     bits: u32,
 ) -> Result<usize> {
-    match futex::wait(address, private, value, deadline, bits) {
+    match futex::wait(address, private, value, until, bits) {
         Ok(()) => Ok(0),
-        Err(Errno::ERESTARTSYS) => match deadline {
+        Err(Errno::ERESTARTSYS) => match until {
             // A relative time must not start again: the restarted wait has the same end.
-            Some(deadline) => Err(process::current().restart_with(Restart::Futex {
+            Some(until) => Err(process::current().restart_with(Restart::Futex {
                 address,
                 value,
                 private,
-                deadline,
+                until,
                 bits,
             })),
             None => Err(Errno::ERESTARTSYS),
@@ -127,10 +126,10 @@ pub fn wait_again(
     address: usize,
     value: u32,
     private: bool,
-    deadline: u64,
+    until: Until,
     bits: u32,
 ) -> Result<()> {
-    wait(address, private, value, Some(deadline), bits).map(|_| ())
+    wait(address, private, value, Some(until), bits).map(|_| ())
 }
 
 /// `futex_waitv(2)`

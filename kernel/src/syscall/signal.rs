@@ -347,8 +347,8 @@ pub fn restart_syscall() -> Result<i64> {
         Restart::CpuSleep { clock, due, remaining } => {
             super::time::sleep_on_again(clock, due, remaining).map(|()| 0)
         }
-        Restart::Futex { address, value, private, deadline, bits } => {
-            super::futex::wait_again(address, value, private, deadline, bits).map(|()| 0)
+        Restart::Futex { address, value, private, until, bits } => {
+            super::futex::wait_again(address, value, private, until, bits).map(|()| 0)
         }
         Restart::Poll { fds, count, deadline } => {
             super::file::events::poll_again(fds, count, deadline).map(|ready| ready as i64)
