@@ -2,6 +2,7 @@
  * ones. */
 #define AREA "sockopt"
 #include "harness.h"
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -244,6 +245,94 @@ TEST(messages_come_with_their_time) {
     OK(set(s[0], SO_TIMESTAMP, 1));
     OK(send(s[1], "x", 1, 0));
     CHECK(receive(s[0], SO_TIMESTAMP, sizeof(struct timeval)) == NULL);
+}
+
+/* The options with 64 bits for seconds on every machine (Linux 5.1), which musl does not name. */
+#ifndef SO_TIMESTAMP_NEW
+#define SO_TIMESTAMP_NEW 63
+#define SO_TIMESTAMPNS_NEW 64
+#define SO_TIMESTAMPING_NEW 65
+#define SO_RCVTIMEO_NEW 66
+#define SO_SNDTIMEO_NEW 67
+#endif
+
+TEST(times_by_their_new_numbers) {
+    couple(SOCK_DGRAM);
+    int64_t before = now_ns(CLOCK_REALTIME);
+    OK(set(s[0], SO_TIMESTAMP_NEW, 1));
+    CHECK_EQ(number(s[0], SO_TIMESTAMP_NEW), 1);
+    CHECK_EQ(number(s[0], SO_TIMESTAMP), 0);
+    CHECK_EQ(number(s[0], SO_TIMESTAMPNS_NEW), 0);
+    OK(send(s[1], "x", 1, 0));
+    int64_t *t = receive(s[0], SO_TIMESTAMP_NEW, 16);
+    CHECK(t && t[0] >= before / 1000000000 - 1 && t[1] < 1000000);
+    OK(send(s[1], "x", 1, 0));
+    CHECK(receive(s[0], SO_TIMESTAMP, 16) == NULL);
+
+    OK(set(s[0], SO_TIMESTAMPNS_NEW, 1));
+    CHECK_EQ(number(s[0], SO_TIMESTAMPNS_NEW), 1);
+    CHECK_EQ(number(s[0], SO_TIMESTAMPNS), 0);
+    CHECK_EQ(number(s[0], SO_TIMESTAMP), 0);
+    CHECK_EQ(number(s[0], SO_TIMESTAMP_NEW), 1); /* the unit is not asked for there */
+    OK(send(s[1], "x", 1, 0));
+    t = receive(s[0], SO_TIMESTAMPNS_NEW, 16);
+    CHECK(t && t[0] >= before / 1000000000 - 1 && t[1] < 1000000000);
+
+    OK(set(s[0], SO_TIMESTAMPNS, 1)); /* the old form in its place */
+    CHECK_EQ(number(s[0], SO_TIMESTAMPNS), 1);
+    CHECK_EQ(number(s[0], SO_TIMESTAMPNS_NEW), 0);
+    OK(send(s[1], "x", 1, 0));
+    CHECK(receive(s[0], SO_TIMESTAMPNS, 16) != NULL);
+    OK(set(s[0], SO_TIMESTAMP_NEW, 0));
+    CHECK_EQ(number(s[0], SO_TIMESTAMPNS), 0);
+    OK(send(s[1], "x", 1, 0));
+    CHECK(receive(s[0], SO_TIMESTAMPNS, 16) == NULL);
+}
+
+/* Times of SO_TIMESTAMPING_NEW, over the loopback interface: this machine's clock alone. */
+TEST(time_stamping_by_its_new_number) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int to = OK(socket(AF_INET, SOCK_DGRAM, 0)), from = OK(socket(AF_INET, SOCK_DGRAM, 0));
+    OK(bind(to, (void *)&at, sizeof at));
+    OK(getsockname(to, (void *)&at, &len));
+    OK(set(to, SO_TIMESTAMPING_NEW, 8 | 16)); /* RX_SOFTWARE, SOFTWARE */
+    /* Linux begins to note times a moment later (`netstamp_work`). */
+    int64_t *t = NULL;
+    EVENTUALLY((OK(sendto(from, "x", 1, 0, (void *)&at, sizeof at)),
+                t = receive(to, SO_TIMESTAMPING_NEW, 48)) != NULL);
+    CHECK(t[0] > 0 && t[1] < 1000000000);
+    CHECK_EQ(t[4], 0);
+    OK(set(to, 37 /* SO_TIMESTAMPING */, 8 | 16));
+    OK(sendto(from, "x", 1, 0, (void *)&at, sizeof at));
+    CHECK(receive(to, 37, 48) != NULL);
+    ERR(set(to, SO_TIMESTAMPING_NEW, 1 << 30), EINVAL);
+}
+
+TEST(timeouts_by_their_new_numbers) {
+    couple(SOCK_STREAM);
+    static const int names[][2] = {{SO_RCVTIMEO_NEW, SO_RCVTIMEO}, {SO_SNDTIMEO_NEW, SO_SNDTIMEO}};
+    for (int i = 0; i < 2; i++) {
+        int64_t t[2] = {3, 500000}, got[2] = {-1, -1};
+        socklen_t len = sizeof got;
+        OK(setsockopt(s[0], SOL_SOCKET, names[i][0], t, sizeof t));
+        for (int j = 0; j < 2; j++) {
+            OK(getsockopt(s[0], SOL_SOCKET, names[i][j], got, &len));
+            CHECK_EQ(len, 16);
+            CHECK_EQ(got[0], 3);
+            CHECK_EQ(got[1], 500000);
+        }
+        t[1] = 1000000;
+        ERR(setsockopt(s[0], SOL_SOCKET, names[i][0], t, sizeof t), EDOM);
+        ERR(setsockopt(s[0], SOL_SOCKET, names[i][0], t, 8), EINVAL);
+        ERR(setsockopt(s[0], SOL_SOCKET, names[i][0], BAD, sizeof t), EFAULT);
+    }
+    int64_t soon[2] = {0, 50000};
+    char c;
+    OK(setsockopt(s[0], SOL_SOCKET, SO_RCVTIMEO_NEW, soon, sizeof soon));
+    int64_t begun = now_ns(CLOCK_MONOTONIC);
+    ERR(read(s[0], &c, 1), EAGAIN);
+    CHECK(now_ns(CLOCK_MONOTONIC) - begun >= 49 * MS);
 }
 
 TEST(packets_ignore_an_address) {

@@ -72,6 +72,13 @@ pub const SO_TIMESTAMP: i32 = 29;
 pub const SO_TIMESTAMPNS: i32 = 35;
 /// SCM_TIMESTAMPING, which is the number of the option too.
 pub const SO_TIMESTAMPING: i32 = 37;
+/// The three in the form with 64 bits for seconds wherever a program runs: on this machine the same
+/// bytes under other numbers ([`Switches::NEW_TIMES`]).
+pub const SO_TIMESTAMP_NEW: i32 = 63;
+/// See [`SO_TIMESTAMP_NEW`].
+pub const SO_TIMESTAMPNS_NEW: i32 = 64;
+/// See [`SO_TIMESTAMP_NEW`].
+pub const SO_TIMESTAMPING_NEW: i32 = 65;
 
 /// Flags of SO_TIMESTAMPING (Documentation/networking/timestamping.rst).
 pub mod timestamping {
@@ -118,17 +125,24 @@ impl ControlMessage {
             let mut data = SmallVec::new();
             data.try_reserve(size_of_val(&times)).map_err(|_| Errno::ENOMEM)?;
             data.extend_from_slice(times.as_bytes());
-            growth::push(list, Self { level: SOL_SOCKET, kind: SO_TIMESTAMPING, data })?;
+            let kind = match options.has(Switches::NEW_TIMES) {
+                true => SO_TIMESTAMPING_NEW,
+                false => SO_TIMESTAMPING,
+            };
+            growth::push(list, Self { level: SOL_SOCKET, kind, data })?;
         }
         Ok(())
     }
 
     /// Makes the one of SO_TIMESTAMP or SO_TIMESTAMPNS, if these options ask for it.
     fn of_time(options: &Common, nanos: u64) -> Option<Self> {
+        let is_new = options.has(Switches::NEW_TIMES);
         let (kind, data) = if options.has(Switches::TIMESTAMP) {
-            (SO_TIMESTAMP, SmallVec::from_slice(Timeval::from_nanos(nanos).as_bytes()))
+            let kind = if is_new { SO_TIMESTAMP_NEW } else { SO_TIMESTAMP };
+            (kind, SmallVec::from_slice(Timeval::from_nanos(nanos).as_bytes()))
         } else if options.has(Switches::TIMESTAMP_NS) {
-            (SO_TIMESTAMPNS, SmallVec::from_slice(Timespec::from_nanos(nanos).as_bytes()))
+            let kind = if is_new { SO_TIMESTAMPNS_NEW } else { SO_TIMESTAMPNS };
+            (kind, SmallVec::from_slice(Timespec::from_nanos(nanos).as_bytes()))
         } else {
             return None;
         };

@@ -15,7 +15,10 @@ use zerocopy::IntoBytes;
 use super::descriptor::{lookup, socket_of};
 use crate::credentials::Capability;
 use crate::vfs::caller;
-use crate::vfs::socket::{SO_TIMESTAMP, SO_TIMESTAMPING, SO_TIMESTAMPNS, SocketOps, timestamping};
+use crate::vfs::socket::{
+    SO_TIMESTAMP, SO_TIMESTAMP_NEW, SO_TIMESTAMPING, SO_TIMESTAMPING_NEW, SO_TIMESTAMPNS,
+    SO_TIMESTAMPNS_NEW, SocketOps, timestamping,
+};
 use crate::vfs::socket_options::{Buffer, Common, OptionOutput, OptionValue, SOL_SOCKET, Switches};
 
 const SO_DEBUG: i32 = 1;
@@ -50,6 +53,9 @@ const SO_RXQ_OVFL: i32 = 40;
 const SO_PEEK_OFF: i32 = 42;
 const SO_INCOMING_CPU: i32 = 49;
 const SO_COOKIE: i32 = 57;
+/// The timeouts with 64 bits for seconds wherever a program runs: on this machine the same bytes.
+const SO_RCVTIMEO_NEW: i32 = 66;
+const SO_SNDTIMEO_NEW: i32 = 67;
 
 /// setsockopt(2).
 pub fn setsockopt(fd: i32, level: i32, option: i32, value: usize, length: u32) -> Result<()> {
@@ -96,8 +102,17 @@ fn late_switch_of(option: i32) -> Option<Switches> {
         SO_DONTROUTE => Switches::ON_LINK,
         SO_NO_CHECK => Switches::NO_CHECKSUM,
         SO_RXQ_OVFL => Switches::LOST,
-        SO_TIMESTAMP => Switches::TIMESTAMP,
-        SO_TIMESTAMPNS => Switches::TIMESTAMP_NS,
+        _ => return None,
+    })
+}
+
+/// Options that report the time of each message: the switch, and whether the option is a `*_NEW`.
+fn times_of(option: i32) -> Option<(Switches, bool)> {
+    Some(match option {
+        SO_TIMESTAMP => (Switches::TIMESTAMP, false),
+        SO_TIMESTAMPNS => (Switches::TIMESTAMP_NS, false),
+        SO_TIMESTAMP_NEW => (Switches::TIMESTAMP, true),
+        SO_TIMESTAMPNS_NEW => (Switches::TIMESTAMP_NS, true),
         _ => return None,
     })
 }
@@ -115,8 +130,8 @@ fn number_of(common: &Common, option: i32) -> Option<&AtomicU32> {
 
 fn timeout_of(option: i32) -> Option<Buffer> {
     match option {
-        SO_RCVTIMEO => Some(Buffer::Receive),
-        SO_SNDTIMEO => Some(Buffer::Send),
+        SO_RCVTIMEO | SO_RCVTIMEO_NEW => Some(Buffer::Receive),
+        SO_SNDTIMEO | SO_SNDTIMEO_NEW => Some(Buffer::Send),
         _ => None,
     }
 }
@@ -173,7 +188,11 @@ fn set_late(socket: &dyn SocketOps, option: i32, value: OptionValue) -> Result<(
         SO_REUSEPORT if on => return Err(Errno::EOPNOTSUPP),
         SO_REUSEPORT | SO_BSDCOMPAT => return Ok(()),
         SO_LINGER => return set_linger(common, value),
-        SO_TIMESTAMPING => return set_timestamping(common, value, number as u32),
+        SO_TIMESTAMPING | SO_TIMESTAMPING_NEW => {
+            set_timestamping(common, value, number as u32)?;
+            common.switch(Switches::NEW_TIMES, option == SO_TIMESTAMPING_NEW);
+            return Ok(());
+        }
         SO_PEEK_OFF => {
             check_peek_offset(socket)?;
             common.set_peek_off(number);
@@ -181,8 +200,11 @@ fn set_late(socket: &dyn SocketOps, option: i32, value: OptionValue) -> Result<(
         }
         _ => {}
     }
-    if let Some(switch @ (Switches::TIMESTAMP | Switches::TIMESTAMP_NS)) = late_switch_of(option) {
+    if let Some((switch, is_new)) = times_of(option) {
         common.switch_timestamps(switch, on);
+        if on {
+            common.switch(Switches::NEW_TIMES, is_new);
+        }
     } else if let Some(switch) = late_switch_of(option) {
         common.switch(switch, on);
     } else if let Some(place) = number_of(common, option) {
@@ -276,6 +298,17 @@ fn get_late(socket: &dyn SocketOps, option: i32, out: OptionOutput) -> Result<()
     if let Some(switch) = late_switch_of(option) {
         return out.put_number(i32::from(common.has(switch)));
     }
+    if let Some((switch, is_new)) = times_of(option) {
+        // The form of another number reads as switched off.
+        let either = Switches::TIMESTAMP.union(Switches::TIMESTAMP_NS);
+        let on = match option {
+            // Linux does not ask here in which unit (`sk_getsockopt`).
+            SO_TIMESTAMP_NEW => common.has(either),
+            _ => common.has(switch),
+        };
+        let on = on && common.has(Switches::NEW_TIMES) == is_new;
+        return out.put_number(i32::from(on));
+    }
     if let Some(place) = number_of(common, option) {
         return out.put_number(place.load(Ordering::Relaxed) as i32);
     }
@@ -285,6 +318,7 @@ fn get_late(socket: &dyn SocketOps, option: i32, out: OptionOutput) -> Result<()
             let l_linger = common.linger.load(Ordering::Relaxed) as i32;
             out.put(Linger { l_onoff, l_linger }.as_bytes())
         }
+        // SO_TIMESTAMPING_NEW cannot be read (`sk_getsockopt` of Linux 6.1).
         SO_TIMESTAMPING => {
             let flags = common.timestamping.load(Ordering::Relaxed);
             out.put([flags, 0].as_bytes())
