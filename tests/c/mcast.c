@@ -705,3 +705,114 @@ TEST(a_question_about_sources_is_answered) {
     CHECK_EQ(OK(sendto(r, query, sizeof query, 0, AT4(SITE + 21, 0))), (ssize_t)sizeof query);
     CHECK(is_told(watch, &group, &one, 4, IS_IN));
 }
+
+/* ---- /proc/net ------------------------------------------------------------------------------- */
+
+/* The line of a file that begins with `head` behind white space, of interface `lo`; "" if none. In
+ * igmp the lines of groups stand below a line of their interface. */
+static const char *line_of(const char *path, const char *interface, const char *head) {
+    static char text[1 << 16], line[256];
+    CHECK(get_file(path, text, sizeof text) > 0);
+    bool here = !interface;
+    char *rest = text;
+    for (char *at; (at = strsep(&rest, "\n"));) {
+        int index;
+        char name[32] = "";
+        if (interface && sscanf(at, "%d\t%31[^ :]", &index, name) == 2 && at[0] != '\t')
+            here = strcmp(name, interface) == 0;
+        at += strspn(at, " \t");
+        if (here && strncmp(at, head, strlen(head)) == 0) {
+            snprintf(line, sizeof line, "%s", at);
+            return line;
+        }
+    }
+    return "";
+}
+
+TEST(groups_are_shown) {
+    int port = 0, s = receiver(&port), t = receiver(&port);
+    uint32_t group = SITE + 60;
+    char head[64];
+    unsigned users, running;
+    /* As a number in the order of the network. */
+    snprintf(head, sizeof head, "%08X ", htonl(group));
+    CHECK_STR(line_of("/proc/net/igmp", "lo", head), "");
+    CHECK(strncmp(line_of("/proc/net/igmp", "lo", "010000E0 "), "010000E0     1 ", 15) == 0);
+    int count, index;
+    char querier[8];
+    snprintf(head, sizeof head, "%d\tlo ", lo());
+    const char *own = line_of("/proc/net/igmp", NULL, head);
+    CHECK_EQ(sscanf(own, "%d\tlo : %d %7s", &index, &count, querier), 3);
+    CHECK(count >= 1 && querier[0] == 'V');
+    OK(whole(s, IP_ADD_MEMBERSHIP, group));
+    OK(whole(t, IP_ADD_MEMBERSHIP, group));
+    snprintf(head, sizeof head, "%08X ", htonl(group));
+    CHECK_EQ(sscanf(line_of("/proc/net/igmp", "lo", head), "%*x %u %u:", &users, &running), 2);
+    CHECK_EQ(users, 2);
+    OK(close(s));
+    CHECK_EQ(sscanf(line_of("/proc/net/igmp", "lo", head), "%*x %u %u:", &users, &running), 2);
+    CHECK_EQ(users, 1);
+    OK(close(t));
+    CHECK_STR(line_of("/proc/net/igmp", "lo", head), "");
+}
+
+TEST(groups_of_ipv6_are_shown) {
+    NEEDS_IPV6();
+    char head[96];
+    unsigned users, flags;
+    int s = OK(socket(AF_INET6, SOCK_DGRAM, 0));
+    struct ipv6_mreq m = {group6(60), (unsigned)lo()};
+    char digits[33];
+    for (int i = 0; i < 16; i++) snprintf(digits + 2 * i, 3, "%02x", m.ipv6mr_multiaddr.s6_addr[i]);
+    snprintf(head, sizeof head, "%-4d %-15s %s ", lo(), "lo", digits);
+    CHECK_STR(line_of("/proc/net/igmp6", NULL, head), "");
+    OK(setsockopt(s, IPPROTO_IPV6, IPV6_JOIN_GROUP, &m, sizeof m));
+    const char *line = line_of("/proc/net/igmp6", NULL, head);
+    CHECK_EQ(sscanf(line + strlen(head), "%u %x", &users, &flags), 2);
+    CHECK_EQ(users, 1);
+    /* What stays in a machine is not told to a device (4) or to routers. */
+    CHECK_EQ(flags & 4, (m.ipv6mr_multiaddr.s6_addr[1] & 15) > 1 ? 4 : 0);
+    snprintf(head, sizeof head, "%-4d %-15s ff020000000000000000000000000001 ", lo(), "lo");
+    line = line_of("/proc/net/igmp6", NULL, head);
+    CHECK_EQ(sscanf(line + strlen(head), "%u %x", &users, &flags), 2);
+    CHECK_EQ(flags, 12);
+    OK(close(s));
+}
+
+TEST(sources_are_shown) {
+    int port = 0, s = receiver(&port), t = receiver(&port);
+    uint32_t group = SITE + 61;
+    char head[64];
+    unsigned included, excluded;
+    OK(source(s, IP_ADD_SOURCE_MEMBERSHIP, group, ONE));
+    OK(whole(t, IP_ADD_MEMBERSHIP, group));
+    OK(source(t, IP_BLOCK_SOURCE, group, ONE));
+    CHECK_STR(line_of("/proc/net/mcfilter", NULL, "Idx"),
+              "Idx Device        MCA        SRC    INC    EXC");
+    snprintf(head, sizeof head, "%d     lo 0x%08x 0x%08x ", lo(), group, ONE);
+    const char *line = line_of("/proc/net/mcfilter", NULL, head);
+    CHECK_EQ(sscanf(line + strlen(head), "%u %u", &included, &excluded), 2);
+    CHECK_EQ(included, 1);
+    CHECK_EQ(excluded, 1);
+    OK(close(s));
+    OK(close(t));
+    CHECK_STR(line_of("/proc/net/mcfilter", NULL, head), "");
+}
+
+TEST(sources_of_ipv6_are_shown) {
+    NEEDS_IPV6();
+    int s = OK(socket(AF_INET6, SOCK_DGRAM, 0));
+    unsigned included, excluded;
+    struct sockaddr_storage g = of_six(group6(61)), one = of_six(host6(1));
+    OK(source_of(s, IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, g, one, lo()));
+    char head[128], digits[2][33];
+    struct in6_addr both[] = {group6(61), host6(1)};
+    for (int j = 0; j < 2; j++)
+        for (int i = 0; i < 16; i++) snprintf(digits[j] + 2 * i, 3, "%02x", both[j].s6_addr[i]);
+    snprintf(head, sizeof head, "%d     lo %s %s ", lo(), digits[0], digits[1]);
+    const char *line = line_of("/proc/net/mcfilter6", NULL, head);
+    CHECK_EQ(sscanf(line + strlen(head), "%u %u", &included, &excluded), 2);
+    CHECK_EQ(included, 1);
+    CHECK_EQ(excluded, 0);
+    OK(close(s));
+}

@@ -11,10 +11,11 @@
 //! Locks: [`GROUPS`] is a leaf; nothing is sent with it held.
 
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
-use hayate_ip::membership::{self, Due, Memberships};
+use hayate_ip::membership::{self, Dialect, Due, Memberships};
 use hayate_ip::source_filter::SourceFilter;
 use hayate_ip::{Address, header};
 use hayate_machine::sync::{Once, SpinLock};
@@ -24,6 +25,7 @@ use super::packet::{Body, Packet};
 use super::statistics::{Counter, count};
 use super::{config, link};
 use crate::random;
+use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
 use crate::schedule::{Timer, TimerTarget};
 
@@ -63,6 +65,53 @@ pub fn leave(group: Address, interface: u32, old: &SourceFilter) {
     let mut groups = GROUPS.lock();
     // Only a new filter may lack memory.
     let _ = groups.change((group, interface), (Some(old), None), monotonic_ns(), is_told);
+}
+
+/// A group of an interface, as it is shown.
+pub struct Shown {
+    /// The interface.
+    pub interface: u32,
+    /// The group.
+    pub group: Address,
+    /// How many sockets have joined it.
+    pub users: usize,
+    /// The nanoseconds until something is said of it.
+    pub says_in: Option<u64>,
+    /// The sources that sockets name, and how many include and exclude each.
+    pub sources: Vec<(Address, [u32; 2])>,
+}
+
+/// The groups that sockets have joined, of one version of IP.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn shown(is_v4: bool) -> Result<Vec<Shown>> {
+    let now = monotonic_ns();
+    let mut list = Vec::new();
+    let groups = GROUPS.lock();
+    for member in groups.listed().filter(|member| member.group().is_v4() == is_v4) {
+        let mut sources = Vec::new();
+        sources.make_room_exact(member.sources().count())?;
+        sources.extend(member.sources());
+        list.make_room(1)?;
+        list.push(Shown {
+            interface: member.interface(),
+            group: member.group(),
+            users: member.users(),
+            says_in: member.next().map(|at| at.saturating_sub(now)),
+            sources,
+        });
+    }
+    Ok(list)
+}
+
+/// The dialect that is spoken on an interface: 1 to 3 for IGMP.
+pub fn dialect(interface: u32, is_v4: bool) -> u8 {
+    match GROUPS.lock().dialect(interface, is_v4, monotonic_ns()) {
+        Dialect::First => 1,
+        Dialect::Second => 2,
+        Dialect::Third => 3,
+    }
 }
 
 /// Tells routers what has changed.

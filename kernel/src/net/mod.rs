@@ -50,7 +50,7 @@ pub mod family;
 pub mod faults;
 pub mod filter;
 pub mod fragments;
-mod groups;
+pub mod groups;
 mod icmp;
 mod icmp_message;
 mod input;

@@ -51,6 +51,12 @@ impl Merged {
         self.users[0] + self.users[1]
     }
 
+    /// The sources that sockets name, and how many include and exclude each.
+    pub(super) fn named(&self) -> impl Iterator<Item = (Address, [u32; 2])> + '_ {
+        let is_named = |source: &&Source| source.users != [0; 2];
+        self.list.iter().filter(is_named).map(|source| (source.address, source.users))
+    }
+
     fn mode(&self) -> Mode {
         if self.users[Mode::Exclude as usize] > 0 { Mode::Exclude } else { Mode::Include }
     }

@@ -151,6 +151,37 @@ struct Member {
     answer: Option<Answer>,
 }
 
+/// A group of an interface, as it is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a>(&'a Member);
+
+impl<'a> Listed<'a> {
+    /// The interface.
+    pub fn interface(self) -> u32 {
+        self.0.interface
+    }
+
+    /// The group.
+    pub fn group(self) -> Address {
+        self.0.group
+    }
+
+    /// The number of sockets that have joined it.
+    pub fn users(self) -> usize {
+        self.0.filter.users()
+    }
+
+    /// When something is said of it next.
+    pub fn next(self) -> Option<u64> {
+        self.0.next()
+    }
+
+    /// The sources that sockets name, with the numbers of sockets that include and exclude each.
+    pub fn sources(self) -> impl Iterator<Item = (Address, [u32; 2])> + 'a {
+        self.0.filter.named()
+    }
+}
+
 /// There was no memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoMemory;
@@ -334,7 +365,13 @@ impl Memberships {
         is_over
     }
 
-    fn dialect(&self, interface: u32, is_v4: bool, now: u64) -> Dialect {
+    /// The groups that sockets have joined.
+    pub fn listed(&self) -> impl Iterator<Item = Listed<'_>> {
+        self.members.iter().filter(|member| member.filter.users() > 0).map(Listed)
+    }
+
+    /// The dialect that is spoken on an interface now.
+    pub fn dialect(&self, interface: u32, is_v4: bool, now: u64) -> Dialect {
         let is_it = |link: &&Link| link.interface == interface && link.is_v4 == is_v4;
         match self.links.iter().find(is_it) {
             Some(link) if now < link.first_until => Dialect::First,

@@ -20,7 +20,7 @@
 //! | [`text`] | making text, and the numbers in it |
 //! | [`target`] | the process or thread that a file is about |
 //! | [`frames`], [`nvm`], [`hayate`] | `/proc/hayate` |
-//! | [`sockets`], [`network_counts`], [`network`] | `/proc/net` and `/proc/sys/net` |
+//! | [`sockets`], [`network_counts`], [`groups`], [`network`] | `/proc/net` and `/proc/sys/net` |
 //! | [`ipc`] | `/proc/sysvipc`, and the settings of message passing |
 //! | [`kmsg`] | the kernel's log |
 //! | [`settings`], [`system`] | `/proc/sys`, the files about the whole system |
@@ -38,6 +38,7 @@
 mod descriptors;
 mod frames;
 mod fresh;
+mod groups;
 mod hayate;
 mod inside;
 mod ipc;

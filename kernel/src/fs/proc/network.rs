@@ -2,7 +2,7 @@
 //! (`proc_pid_net(5)`, Documentation/networking/ip-sysctl.rst of Linux 6.1).
 //!
 //! There is one network, so every process sees the same. The lists of sockets are in
-//! [`sockets`], what was counted is in [`network_counts`].
+//! [`sockets`], what was counted is in [`network_counts`], groups are in [`groups`].
 
 use alloc::vec::Vec;
 
@@ -12,7 +12,7 @@ use hayate_tcp::{Algorithm, Config, Keepalive, SECOND};
 use super::target::Target;
 use super::text::{line, put};
 use super::tree::{Item, What};
-use super::{network_counts, sockets};
+use super::{groups, network_counts, sockets};
 use crate::net::memory::{self, Pool};
 use crate::net::{config, neighbour, report, settings};
 
@@ -23,6 +23,10 @@ pub static ITEMS: &[Item<Target>] = &[
     Item { name: "icmp", what: What::Text(sockets::ICMP) },
     Item { name: "icmp6", what: What::Text(sockets::ICMP_V6) },
     Item { name: "if_inet6", what: What::Text(|_, out| addresses_v6(out)) },
+    Item { name: "igmp", what: What::Text(groups::igmp) },
+    Item { name: "igmp6", what: What::Text(groups::igmp_v6) },
+    Item { name: "mcfilter", what: What::Text(groups::filters) },
+    Item { name: "mcfilter6", what: What::Text(groups::filters_v6) },
     Item { name: "netlink", what: What::Text(sockets::netlink) },
     Item { name: "netstat", what: What::Text(network_counts::netstat) },
     Item { name: "packet", what: What::Text(sockets::packet) },
