@@ -23,6 +23,7 @@ Examples:
   docker save my-image > my-image.tar; ./hayate run --image my-image.tar
   ./hayate run --image oci:./layout:1.2 -e DEBUG=1 -- --verbose
   ./hayate run --with ./job:/job -- /job/start
+  truncate -s 1G data.img; ./hayate run --disk data.img -- ls -l /dev/disk/by-id
   ./hayate run -p 8080:80 -- nginx -g 'daemon off;'
   ./hayate run --deterministic --timing -- /bin/true
   ./hayate run --log - --append trace=syscalls -- /bin/true
@@ -132,6 +133,12 @@ pub struct Run {
     /// not written back (can be repeated)
     #[arg(long, value_name = "DIR:PATH")]
     pub with: Vec<OsString>,
+
+    /// Give the machine the disk FILE, an image or a block device, which keeps what the guest writes
+    /// to it. It is /dev/disk/by-id/virtio-NAME in the guest, NAME being the file's name without
+    /// its extension; with :ro it cannot be written (can be repeated)
+    #[arg(long, value_name = "FILE[:ro]", value_parser = checked(not_empty))]
+    pub disk: Vec<OsString>,
 
     /// Set an environment variable; NAME alone passes on the host's value (can be repeated)
     #[arg(long, short, value_name = "NAME[=VALUE]", value_parser = checked(variable))]

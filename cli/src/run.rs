@@ -8,7 +8,7 @@ use crate::guest::log::Sink;
 use crate::guest::nvm::names_only_a_device;
 use crate::guest::qemu::Qemu;
 use crate::guest::session::{End, Event, Outcome, Session, Streams};
-use crate::guest::{accel, backtrace, initramfs, network, processor, terminal};
+use crate::guest::{accel, backtrace, disk, initramfs, network, processor, terminal};
 use crate::image::{convert, default};
 use crate::snapshots;
 use crate::vmm::{self, Vmm};
@@ -80,6 +80,10 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
 fn describe(options: &Run, vmm: &dyn Vmm) -> Result<anyhow::Error> {
     let mut options = options.clone();
     check_foreign(&options.machine)?;
+    if !options.disk.is_empty() {
+        let text = "--vmm describes no disks of the user yet: leave --disk or --vmm out";
+        return Err(Failure::error(USAGE, text));
+    }
     (options.machine.vmm, options.machine.accel) = (Monitor::Qemu, Accel::Tcg);
     if !options.machine.network.is_chosen() {
         options.machine.network.choose(Net::None);
@@ -122,6 +126,7 @@ pub struct Prepared {
 
 /// Makes the images of a machine, and finds its kernel.
 pub fn prepare(options: &Run, on_terminal: bool) -> Result<Prepared> {
+    let disks = disk::given(&options.disk)?;
     let container = options.image.as_deref().map(containers::find).transpose()?;
     let (root, texts) = root(options, container.as_ref())?;
     let with: Vec<_> = options.with.iter().map(|with| folder(with)).collect::<Result<_>>()?;
@@ -145,6 +150,9 @@ pub fn prepare(options: &Run, on_terminal: bool) -> Result<Prepared> {
         .into_iter()
         .map(|(image, path)| Ok(Mount { device: qemu.disk(&image)?, kind: "ext4".into(), path }))
         .collect::<Result<_>>()?;
+    for disk in disks {
+        qemu.user_disk(disk);
+    }
     let configuration = container.as_ref().map(|container| &container.configuration);
     let job = job(options, configuration, on_terminal);
     let job = Job { root, mounts, network: qemu.network(), ..job };
@@ -174,6 +182,9 @@ pub fn check(options: &Run) -> Result<()> {
             && options.from.is_none() =>
         {
             "--publish-all publishes the ports of an image: name one by --image"
+        }
+        _ if options.machine.deterministic && !options.disk.is_empty() => {
+            "--deterministic has no disk that the host takes time for: leave --disk out"
         }
         _ if linux && options.recycle.is_some() => {
             "--recycle needs Hayate's kernel: leave --linux out"

@@ -2,6 +2,7 @@
 
 pub mod accel;
 pub mod backtrace;
+pub mod disk;
 pub mod event;
 pub mod initramfs;
 pub mod inquiry;

@@ -12,6 +12,7 @@
 //! A machine can be started more than once: [`Qemu::command`] takes the ports that were added since
 //! the last start, and everything else stays.
 
+use super::disk::UserDisk;
 use super::network::{Helper, Link};
 use super::nvm::{self, Nvm, NvmDevice};
 use super::{linux, processor, qmp};
@@ -143,6 +144,8 @@ pub struct Qemu {
     silence: Duration,
     /// Each with QEMU's options that throttle it, if any.
     disks: Vec<(PathBuf, String)>,
+    /// Those of the user, after the others.
+    user_disks: Vec<UserDisk>,
     nvm: Option<Nvm>,
     /// The device of non-volatile memory, if there is any.
     nvm_device: NvmDevice,
@@ -195,6 +198,7 @@ impl Qemu {
             memory: Memory::New,
             silence,
             disks: Vec::new(),
+            user_disks: Vec::new(),
             nvm,
             nvm_device,
             ports: Vec::new(),
@@ -245,6 +249,11 @@ impl Qemu {
         let letter = (b'a' + self.disks.len() as u8) as char;
         self.disks.push((image.to_path_buf(), throttle.to_string()));
         Ok(format!("/dev/vd{letter}"))
+    }
+
+    /// Adds a disk of the user, after all others.
+    pub fn user_disk(&mut self, disk: UserDisk) {
+        self.user_disks.push(disk);
     }
 
     /// Gives the machine the texts of converted programs; the guest's writes there are not kept.
@@ -326,9 +335,10 @@ impl Qemu {
     }
 
     /// Whether something happens after the end of the program that matters: the guest writes to
-    /// memory that is kept, a user examines the machine, or a kernel for tests checks itself.
+    /// memory or a disk that is kept, a user examines the machine, or a kernel for tests checks itself.
     pub fn has_more_to_do(&self) -> bool {
         let keeps = self.nvm.as_ref().is_some_and(|nvm| nvm.kept);
+        let keeps = keeps || self.user_disks.iter().any(|disk| !disk.read_only);
         keeps || self.is_examined() || self.options.profile == Profile::Dev
     }
 
@@ -433,6 +443,9 @@ impl Qemu {
         let mut words = self.words.clone();
         if self.counts() && !self.disks.is_empty() {
             words.push("fw_cfg_disks".into());
+        }
+        if !self.user_disks.is_empty() && self.boot.system == System::Hayate {
+            words.push("disk_serials".into());
         }
         words.extend(self.aslr().map(String::from));
         if !words.is_empty() {
@@ -582,6 +595,18 @@ impl Qemu {
             drive.push(escape(disk.as_os_str()));
             command.arg("-drive").arg(drive);
             command.args(["-device", &format!("virtio-blk-{bus},drive=disk{index}{events}")]);
+        }
+        for (index, disk) in self.user_disks.iter().enumerate() {
+            let mode = if disk.read_only { "readonly=on" } else { "discard=unmap" };
+            // A failed write is an error in the guest; QEMU would stop the machine.
+            let options =
+                format!("if=none,id=user{index},format=raw,werror=report,rerror=report,{mode}");
+            let mut drive = OsString::from(options + ",file=");
+            drive.push(escape(disk.file.as_os_str()));
+            command.arg("-drive").arg(drive);
+            let serial = &disk.serial;
+            let device = format!("virtio-blk-{bus},drive=user{index},serial={serial}{events}");
+            command.args(["-device", &device]);
         }
         if !ports.is_empty() {
             command.args(["-device", &format!("virtio-serial-{bus},max_ports=8{events}")]);

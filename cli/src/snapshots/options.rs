@@ -62,6 +62,7 @@ pub fn defining(run: &Run) -> BTreeMap<&'static str, (&'static str, String)> {
         ("in_memory", "--in-memory", flag(run.in_memory)),
         ("off2f", "--off2f", run.off2f.clone().unwrap_or_default()),
         ("with", "--with", run.with.iter().map(|with| folder(with)).collect::<Vec<_>>().join(" ")),
+        ("disk", "--disk", words(&run.disk)),
         ("recycle", "--recycle", run.recycle.clone().unwrap_or_else(|| "full".into())),
         ("cpus", "--cpus", machine.cpus.to_string()),
         ("processor", "--cpu", machine.processor.clone().unwrap_or_else(|| "max".into())),
@@ -112,6 +113,8 @@ pub fn check_make(run: &Run) -> Result<()> {
         "only QEMU makes snapshots: leave --vmm out"
     } else if machine.nvm.is_some() || run.off2f.is_some() {
         "no snapshot is made of non-volatile memory: leave --nvm and --off2f out"
+    } else if !run.disk.is_empty() {
+        "a snapshot does not hold what is on a disk of the user: leave --disk out"
     } else if drops {
         "--qemu: a device that drops memory would drop it from the snapshot: leave it out"
     } else if !matches!(machine.network.net(), Net::None | Net::User) {

@@ -26,6 +26,7 @@ mod cargo;
 mod command;
 mod containers;
 mod debuggers;
+mod disks;
 mod documents;
 mod errors;
 mod explain;
@@ -191,6 +192,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(command::trials(options));
     trials.extend(machines::trials(options));
     trials.extend(snapshots::trials(options));
+    trials.extend(disks::trials(options));
     trials.extend(addresses::trials(options));
     trials.extend(images::trials(options));
     trials.extend(jobs::trials(options));

@@ -1,9 +1,9 @@
 //! The atomic types: the processor's, or those that a loom model observes.
 
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, fence};
+pub(crate) use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, fence};
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, fence};
+pub(crate) use loom::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, fence};
 
 /// A full barrier after an atomic read-modify-write of this thread.
 ///

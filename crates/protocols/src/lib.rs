@@ -8,6 +8,7 @@
 //! | [`futex`] | which waiter of a word is woken, moved, or leaves by itself |
 //! | [`deferred`] | how many frames wait to be freed, so that no allocation fails while one does |
 //! | [`shootdown`] | when every processor has flushed a stale translation |
+//! | [`write_errors`] | which open files have yet to be told that a page could not be written |
 //!
 //! Each module is the code that the kernel runs, and each is model-checked: `tests/models.rs` runs
 //! it with the atomic types of the crate `loom`, which tries every order of the threads' steps, and
@@ -30,5 +31,6 @@ pub mod futex;
 pub mod presence;
 pub mod shootdown;
 pub mod sleep;
+pub mod write_errors;
 
 pub use atomic::after_locked;

@@ -17,6 +17,7 @@ use hayate_protocols::futex::{Bucket, Queue, Table, Waiter, Wake, Which};
 use hayate_protocols::presence::Presence;
 use hayate_protocols::shootdown::{FlushRequest, Inbox};
 use hayate_protocols::sleep::{Left, Sleep, State};
+use hayate_protocols::write_errors::WriteErrors;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -414,5 +415,27 @@ fn a_waiter_for_two_words_sees_one_change_or_is_woken() {
         assert_eq!(left.iter().filter(|left| !**left).count(), woken);
         assert_eq!([0, 1].map(|word| !waiter.is_woken_at(word)), left);
         words.buckets.iter().for_each(|bucket| bucket.with(|queue| assert!(queue.is_empty())));
+    });
+}
+
+#[test]
+fn an_error_of_writing_is_told_once_and_never_lost() {
+    explore(|| {
+        let errors = Arc::new(WriteErrors::new());
+        let seen = Arc::new(errors.open());
+        let recorder = {
+            let errors = errors.clone();
+            thread::spawn(move || errors.record(5))
+        };
+        let teller = {
+            let (errors, seen) = (errors.clone(), seen.clone());
+            thread::spawn(move || errors.tell(&seen).is_some())
+        };
+        let mut told = usize::from(errors.tell(&seen).is_some());
+        recorder.join().unwrap();
+        told += usize::from(teller.join().unwrap());
+        told += usize::from(errors.tell(&seen).is_some());
+        assert_eq!(told, 1);
+        assert_eq!(errors.tell(&errors.open()), None);
     });
 }

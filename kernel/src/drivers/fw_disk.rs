@@ -47,7 +47,7 @@ impl BlockDevice for Disk {
         self.0.read(offset, pieces).map_err(|_| Errno::EIO)
     }
 
-    fn write(&self, _: u64, _: &[Segment<'_>]) -> Result<()> {
+    fn write(&self, _: &mut dyn Iterator<Item = (u64, Segment<'_>)>) -> Result<()> {
         Err(Errno::EROFS)
     }
 

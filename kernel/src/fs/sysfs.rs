@@ -165,8 +165,12 @@ static DISK: What<DiskFolder> = What::Directory(&[
     Item {
         name: "ro",
         what: What::Text(|disk, out| {
-            line(out, format_args!("{}", u8::from(disk.0.driver().read_only())))
+            line(out, format_args!("{}", u8::from(disk.0.is_read_only())))
         }),
+    },
+    Item {
+        name: "serial",
+        what: What::Text(|disk, out| bytes(out, disk.0.driver().serial().as_bytes())),
     },
     // In sectors of 512 bytes, whatever the device's sector size.
     Item {
@@ -175,10 +179,20 @@ static DISK: What<DiskFolder> = What::Directory(&[
     },
 ]);
 
-static QUEUE: &[Item<DiskFolder>] = &[Item {
-    name: "logical_block_size",
-    what: What::Text(|_, out| line(out, format_args!("{SECTOR}"))),
-}];
+static QUEUE: &[Item<DiskFolder>] = &[
+    Item {
+        name: "logical_block_size",
+        what: What::Text(|disk, out| number_line(out, disk.0.driver().shape().logical)),
+    },
+    Item {
+        name: "physical_block_size",
+        what: What::Text(|disk, out| number_line(out, disk.0.driver().shape().physical)),
+    },
+];
+
+fn number_line(out: &mut Vec<u8>, number: u32) -> Result<()> {
+    line(out, format_args!("{number}"))
+}
 
 impl Listing<()> for Disks {
     fn lookup(&self, _: &(), device: u64, name: &[u8]) -> Result<Arc<dyn Inode>> {

@@ -29,15 +29,24 @@ pub fn for_each(visit: impl FnMut(&Arc<Space>)) {
 struct AllSpaces;
 
 impl Mapper for AllSpaces {
-    fn unmap(&self, page_cache: &PageCache, first: u64, last: u64, copies: bool) {
-        for_each(|space| space.forget_page_cache(page_cache, first, last, copies));
+    fn unmap(&self, page_cache: &PageCache, first: u64, last: u64, copies: bool) -> bool {
+        let mut are_out = true;
+        for_each(|space| are_out &= space.forget_page_cache(page_cache, first, last, copies));
+        are_out
     }
 }
 
 impl Space {
     /// Takes pages `first..=last` of a page cache out of the page table, and private copies too if
-    /// `copies`.
-    fn forget_page_cache(&self, page_cache: &PageCache, first: u64, last: u64, copies: bool) {
+    /// `copies`. Returns false if some could not be taken out.
+    fn forget_page_cache(
+        &self,
+        page_cache: &PageCache,
+        first: u64,
+        last: u64,
+        copies: bool,
+    ) -> bool {
+        let mut are_out = true;
         // Declared first: dropped after the lock.
         let mut _lineage = None;
         let mut guard = self.table.lock();
@@ -60,13 +69,14 @@ impl Space {
             }
             if copies || region.value.is_shared() {
                 // Fails only if a table shared with another space cannot be copied because even the
-                // kernel's reserve of memory is exhausted. Then the pages stay mapped, without
-                // belonging to the file, until they are unmapped.
-                let _ = edit.unmap(at(from)..at(to));
+                // kernel's reserve of memory is exhausted. Then the pages stay mapped, and those that
+                // were cut off the file do not belong to it any more.
+                are_out &= edit.unmap(at(from)..at(to)).is_ok();
             } else {
                 forget_originals(&mut edit, at(from)..at(to));
             }
         }
+        are_out
     }
 }
 

@@ -82,6 +82,8 @@ enum Step {
     Page(Arc<PageCache>, u64, Reader),
     /// Memory must be reclaimed first.
     Memory,
+    /// Changed pages must be written first, because there are too many.
+    WriteBack(Arc<PageCache>),
 }
 
 impl Space {
@@ -125,6 +127,7 @@ impl Space {
                         Err(_) => return FaultResult::NoContent,
                     };
                 }
+                Step::WriteBack(page_cache) => page_cache.balance(),
                 Step::Memory => {
                     if !reclaim::relieve() {
                         return FaultResult::OutOfMemory;
@@ -214,7 +217,7 @@ fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<
     let Some(mut slot) = edit.slot(page) else { return Step::Memory };
     let write = touch == Touch::Write;
     if let Some(there) = slot.page() {
-        return present(slot, there, mapping, write);
+        return present(slot, there, region, page, write);
     }
     let Some(backing) = &mapping.backing else {
         if !write {
@@ -244,6 +247,10 @@ fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<
         return Step::Page(backing.page_cache.clone(), index, reader);
     };
     if mapping.is_shared() {
+        let access = match shared_access(backing, index, &frame, access, write) {
+            Ok(access) => access,
+            Err(step) => return step,
+        };
         let _ = slot.fill(frame, PageKind::Shared, access);
     } else if write {
         let Some(copy) = Frame::allocate() else { return Step::Memory };
@@ -258,6 +265,33 @@ fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<
         fill_around(&mut slot, region, page, index, access);
     }
     DONE
+}
+
+/// How a page of a shared mapping is entered. A page that is written back is entered for writing only
+/// at a fault that writes, which notes that it is dirty.
+fn shared_access(
+    backing: &Backing,
+    index: u64,
+    frame: &Frame,
+    access: Access,
+    write: bool,
+) -> Result<Access, Step> {
+    let page_cache = &backing.page_cache;
+    if !page_cache.is_written_back() {
+        return Ok(access);
+    }
+    if !write {
+        return Ok(Access { write: false, ..access });
+    }
+    if page_cache.is_over_bound() {
+        return Err(Step::WriteBack(page_cache.clone()));
+    }
+    // If the page was replaced meanwhile, the program faults again.
+    if page_cache.note_dirty(index, frame) {
+        Ok(access)
+    } else {
+        Err(Step::Finished(FaultResult::Done))
+    }
 }
 
 /// Faults on text since boot, counted by the processor that had them: of programs, of libraries.
@@ -318,10 +352,12 @@ fn fill_around(
 fn present(
     slot: Slot<'_, '_>,
     there: machine::paging::Page,
-    mapping: &Mapping,
+    region: &Region<Mapping>,
+    page: usize,
     write: bool,
 ) -> Step {
     const DONE: Step = Step::Finished(FaultResult::Done);
+    let mapping = &region.value;
     let access = mapping.protection.access();
     if !write {
         // The page is readable now: another processor was faster, or it was protected with
@@ -333,6 +369,14 @@ fn present(
         return DONE;
     }
     if there.kind == PageKind::Shared || slot.is_sole_owner() {
+        if let (PageKind::Shared, Some(backing), Some(frame)) =
+            (there.kind, &mapping.backing, slot.frame())
+        {
+            let index = mapping.index(region.start, page);
+            if let Err(step) = shared_access(backing, index, &frame, access, true) {
+                return step;
+            }
+        }
         slot.allow(access);
         // This processor's TLB may hold the page as read-only: without the flush it would fault
         // once more.

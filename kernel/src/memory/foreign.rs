@@ -121,6 +121,8 @@ impl Space {
             let Some(frame) = self.foreign_frame(at, Touch::Write) else { break };
             let part = (PAGE - at % PAGE).min(from.len() - done);
             done += frame.write(at % PAGE, &from[done..done + part]);
+            // A page of a file may have been written to its disk in between, and is dirty again.
+            let _ = self.handle(at, Touch::Write);
         }
         done
     }

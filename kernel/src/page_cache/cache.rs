@@ -16,8 +16,8 @@
 //! The reference count of a frame says whether it has other users (a mapping, a pipe).
 //!
 //! This file keeps what all others of the folder stand on: the fields, and the look-ups that never
-//! sleep. `load.rs` makes or reads missing pages, `truncate.rs` takes pages out, `access.rs` counts
-//! the users.
+//! sleep. `load.rs` makes or reads missing pages, `truncate.rs` takes pages out, `write_back.rs`
+//! writes changed ones to the source, `access.rs` counts the users.
 //!
 //! # Locks
 //!
@@ -25,6 +25,7 @@
 //! loading, and other threads that want the same page sleep on `arrivals`. Order: a file system's
 //! locks, then `pages`; mappers are called with no lock of the page cache held.
 
+use alloc::boxed::Box;
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -38,6 +39,7 @@ use super::in_place::InPlace;
 use super::pages::Pages;
 use super::seals::F_SEAL_SEAL;
 use super::source::PageSource;
+use super::write_state::WriteState;
 use crate::schedule::{Mutex, MutexGuard, WaitQueue};
 
 /// Size of a page in bytes.
@@ -47,8 +49,9 @@ pub(super) const SHIFT: u32 = 12;
 /// An address space that has pages of the file in its page tables.
 pub trait Mapper: Send + Sync {
     /// Removes pages `first..=last` of the file from the page tables, and private copies too if
-    /// `copies` (for truncation; not for hole punching).
-    fn unmap(&self, page_cache: &PageCache, first: u64, last: u64, copies: bool);
+    /// `copies` (for truncation; not for hole punching and writing back). Returns false if memory
+    /// was lacking to remove some.
+    fn unmap(&self, page_cache: &PageCache, first: u64, last: u64, copies: bool) -> bool;
 }
 
 /// The content of a file in pages.
@@ -59,6 +62,8 @@ pub struct PageCache {
     pub(super) pages: SpinLock<Pages>,
     /// Pages that are on non-volatile memory; some of them are among `pages`, too.
     pub(super) in_place: Option<InPlace>,
+    /// What a page cache has whose changed pages are written to the source.
+    pub(super) write_back: Option<Box<WriteState>>,
     pub(super) size: AtomicU64,
     pub(super) arrivals: WaitQueue,
     /// Counts changes of content. Together with `id` it identifies what was read (recycling relies
@@ -95,7 +100,7 @@ impl PageCache {
         size: u64,
         immutable: bool,
     ) -> Arc<PageCache> {
-        PageCache::build_with(source, size, immutable, None)
+        PageCache::build_with(source, size, immutable, None, None)
     }
 
     pub(super) fn build_with(
@@ -103,12 +108,14 @@ impl PageCache {
         size: u64,
         immutable: bool,
         in_place: Option<InPlace>,
+        write_back: Option<Box<WriteState>>,
     ) -> Arc<PageCache> {
         Arc::new(PageCache {
             id: next_id(),
             source,
             pages: SpinLock::new(Pages::default()),
             in_place,
+            write_back,
             size: AtomicU64::new(size),
             arrivals: WaitQueue::new(),
             version: AtomicU64::new(0),

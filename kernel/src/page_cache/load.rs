@@ -1,5 +1,6 @@
 //! Missing pages: made as zeroes, or read from the source.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +12,7 @@ use super::cache::PageCache;
 use super::in_place::InPlace;
 use super::pages::Slot;
 use super::source::PageSource;
+use super::write_state::WriteState;
 use crate::reclaim;
 use crate::reclaim::growth::Grow;
 
@@ -52,6 +54,15 @@ impl PageCache {
         page_cache
     }
 
+    /// Makes the page cache of a file of `size` bytes that `source` reads and writes.
+    pub fn written_back(size: u64, source: Arc<dyn PageSource>) -> Arc<PageCache> {
+        let write_back = Some(Box::<WriteState>::default());
+        let page_cache = PageCache::build_with(Some(source), size, false, None, write_back);
+        super::reclaim::note(&page_cache);
+        super::write_back::note(&page_cache);
+        page_cache
+    }
+
     /// Makes the page cache of an immutable file of `size` bytes. The pages of `place` lie on
     /// non-volatile memory; `source` reads the others.
     pub fn in_place(
@@ -59,7 +70,7 @@ impl PageCache {
         source: Arc<dyn PageSource>,
         place: Option<InPlace>,
     ) -> Arc<PageCache> {
-        let page_cache = PageCache::build_with(Some(source), size, true, place);
+        let page_cache = PageCache::build_with(Some(source), size, true, place, None);
         super::reclaim::note(&page_cache);
         page_cache
     }
@@ -183,21 +194,25 @@ impl PageCache {
             super::reclaim::keep_room();
             let read = source.read_pages(index, &frames);
             let good = read.as_ref().map_or(0, |count| (*count).min(frames.len()));
-            let first = frames.first().cloned();
             if reader == Reader::Text {
                 TEXT_READ.fetch_add(good as u64, Ordering::Relaxed);
             }
-            {
+            let first = {
                 let mut pages = self.pages.lock();
-                for (at, frame) in frames.into_iter().enumerate() {
-                    pages.finish_loading(index + at as u64, (at < good).then_some(frame));
+                for (at, frame) in frames.iter().enumerate() {
+                    let frame = (at < good).then(|| frame.clone());
+                    pages.finish_loading(index + at as u64, frame);
                 }
-            }
+                // Not always the frame that was filled: a writer may have been faster.
+                pages.present(index).cloned()
+            };
             self.arrivals.wake_all();
             read?;
             return match first {
-                Some(frame) if good > 0 => Ok(frame),
-                _ => Err(Errno::EIO),
+                Some(frame) => Ok(frame),
+                // The file was cut short meanwhile, and the page goes with its last user.
+                None if good > 0 => frames.into_iter().next().ok_or(Errno::EIO),
+                None => Err(Errno::EIO),
             };
         }
     }

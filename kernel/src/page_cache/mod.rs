@@ -6,9 +6,11 @@
 //! | [`in_place`] | the pages that lie on non-volatile memory |
 //! | [`source`] | what pages are read from |
 //! | `pages` | the table of pages by index |
+//! | `write_state` | the errors of writing pages back, and who waits for them |
 //! | [`cache`] | the page cache of one file: its fields, look-ups |
 //! | [`access`] | its open files, running programs and writable mappings, counted |
 //! | [`truncate`] | pages taken out, and out of page tables |
+//! | [`write_back`] | changed pages written to the source, in time and at `fsync(2)` |
 //! | [`reclaim`] | all page caches whose pages can be read again, and their reclaim |
 //! | [`load`] | missing pages made or read |
 //! | [`read_ahead`] | pages loaded before they are needed, in the background |
@@ -32,3 +34,5 @@ pub mod reclaim;
 pub mod seals;
 pub mod source;
 pub mod truncate;
+pub mod write_back;
+mod write_state;

@@ -7,15 +7,53 @@
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::hash::BuildHasherDefault;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use hashbrown::HashMap;
 use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;
+use smallvec::SmallVec;
 
 use crate::hash::IndexHasher;
 use crate::reclaim::growth::Grow;
 
 const CHUNK: u64 = 64;
+
+/// Changed pages of all page caches that their sources do not have yet.
+static DIRTY: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns how many changed pages their sources do not have yet.
+pub fn dirty() -> usize {
+    DIRTY.load(Ordering::Relaxed)
+}
+
+/// Pages with their indexes, to be written together.
+pub struct Batch {
+    pages: SmallVec<[(u64, Frame); Batch::FEW]>,
+    most: usize,
+}
+
+impl Batch {
+    /// The pages in a batch: with memory for the list, and without.
+    const MANY: usize = 256;
+    const FEW: usize = 16;
+
+    /// An empty batch. Without memory it is a small one: pages are written to get memory.
+    pub fn new() -> Batch {
+        let mut pages = SmallVec::new();
+        let most = if pages.make_room_exact(Self::MANY).is_ok() { Self::MANY } else { Self::FEW };
+        Batch { pages, most }
+    }
+
+    fn has_room(&self) -> bool {
+        self.pages.len() < self.most
+    }
+
+    /// The pages, in the order of their indexes.
+    pub fn pages(&self) -> &[(u64, Frame)] {
+        &self.pages
+    }
+}
 
 /// The content of an index.
 #[derive(Clone)]
@@ -34,6 +72,10 @@ struct Chunk {
     pages: Vec<Option<Frame>>,
     /// One bit per page that is being read.
     loading: u64,
+    /// One bit per page that the source does not have yet. Such a page is present.
+    dirty: u64,
+    /// One bit per page that is being written to the source.
+    writing: u64,
 }
 
 /// The pages of a page cache.
@@ -42,6 +84,7 @@ pub struct Pages {
     first: Chunk,
     others: HashMap<u64, Chunk, BuildHasherDefault<IndexHasher>>,
     count: usize,
+    dirty: usize,
     /// Whether a page was looked up or put in since [`take_use`](Pages::take_use).
     is_used: Cell<bool>,
 }
@@ -152,12 +195,123 @@ impl Pages {
         }
     }
 
+    /// Whether there are pages that the source does not have yet.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty != 0
+    }
+
+    fn chunk_mut(&mut self, number: u64) -> Option<&mut Chunk> {
+        if number == 0 { Some(&mut self.first) } else { self.others.get_mut(&number) }
+    }
+
+    /// Puts a page with new content at an empty place. If there is a page already, returns that. A
+    /// read of the place that is under way is of no use any more.
+    pub fn insert_new(
+        &mut self,
+        index: u64,
+        frame: Frame,
+    ) -> Result<core::result::Result<Frame, Frame>> {
+        let inserted = self.insert_if_empty(index, frame)?;
+        let (number, at) = place(index);
+        if inserted.is_ok()
+            && let Some(chunk) = self.chunk_mut(number)
+        {
+            chunk.loading &= !(1 << at);
+        }
+        Ok(inserted)
+    }
+
+    /// Marks the page at `index` as changed if it is `frame`. `None` if it is not; otherwise
+    /// whether the mark is new.
+    pub fn mark_dirty(&mut self, index: u64, frame: &Frame) -> Option<bool> {
+        let (number, at) = place(index);
+        let chunk = self.chunk_mut(number)?;
+        let there = chunk.pages.get(at)?.as_ref()?;
+        if there.number() != frame.number() {
+            return None;
+        }
+        let is_new = chunk.dirty & (1 << at) == 0;
+        chunk.dirty |= 1 << at;
+        if is_new {
+            self.dirty += 1;
+            DIRTY.fetch_add(1, Ordering::Relaxed);
+        }
+        Some(is_new)
+    }
+
+    /// Takes changed pages of `first..=last` that nobody is writing into `batch`, in order, until
+    /// it is full, and marks them as being written. Returns how many marks of changes that took.
+    pub fn start_writing(&mut self, first: u64, last: u64, batch: &mut Batch) -> usize {
+        let mut from = first;
+        let mut taken = 0;
+        while from <= last && batch.has_room() && self.dirty > 0 {
+            let Some(number) = self.next_to_write(from / CHUNK) else { break };
+            from = from.max(number * CHUNK);
+            let Some(chunk) = self.chunk_mut(number) else { break };
+            let end = (number + 1) * CHUNK;
+            let before = taken;
+            while from <= last && from < end && batch.has_room() {
+                let at = (from % CHUNK) as usize;
+                let bit = 1 << at;
+                if chunk.dirty & !chunk.writing & bit != 0
+                    && let Some(Some(frame)) = chunk.pages.get(at)
+                {
+                    batch.pages.push((from, frame.clone()));
+                    chunk.dirty &= !bit;
+                    chunk.writing |= bit;
+                    taken += 1;
+                }
+                from += 1;
+            }
+            self.make_clean(taken - before);
+        }
+        taken
+    }
+
+    fn make_clean(&mut self, count: usize) {
+        self.dirty -= count;
+        DIRTY.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    /// The first chunk from `number` on with a page for [`start_writing`](Self::start_writing).
+    fn next_to_write(&self, number: u64) -> Option<u64> {
+        let has = |chunk: &Chunk| chunk.dirty & !chunk.writing != 0;
+        if number == 0 && has(&self.first) {
+            return Some(0);
+        }
+        let others = self.others.iter().filter(|(at, chunk)| **at >= number && has(chunk));
+        others.map(|(at, _)| *at).min()
+    }
+
+    /// Ends the writing of a page.
+    pub fn finish_writing(&mut self, index: u64) {
+        let (number, at) = place(index);
+        if let Some(chunk) = self.chunk_mut(number) {
+            chunk.writing &= !(1 << at);
+        }
+    }
+
+    /// Whether a page of `first..=last` is being written.
+    pub fn is_writing(&self, first: u64, last: u64) -> bool {
+        let within = |number: u64, chunk: &Chunk| {
+            let (low, high) = (number * CHUNK, number * CHUNK + CHUNK - 1);
+            if chunk.writing == 0 || high < first || low > last {
+                return false;
+            }
+            let from = first.saturating_sub(low);
+            let to = last.min(high) - low;
+            chunk.writing & (u64::MAX << from) & (u64::MAX >> (CHUNK - 1 - to)) != 0
+        };
+        within(0, &self.first) || self.others.iter().any(|(number, chunk)| within(*number, chunk))
+    }
+
     /// Takes out the pages `first..=last`, as many as there is memory to list, but at least one.
     /// Returns whether these were all. The caller drops the pages after it released its lock, and
     /// calls again for the rest.
     pub fn remove_range(&mut self, first: u64, last: u64) -> (Vec<Frame>, bool) {
         let mut removed = Vec::new();
         let mut all = true;
+        let mut clean = 0;
         let low = first / CHUNK;
         let mut clear = |number: u64, chunk: &mut Chunk| {
             for (at, slot) in chunk.pages.iter_mut().enumerate() {
@@ -171,6 +325,8 @@ impl Pages {
                         return;
                     }
                     removed.extend(slot.take());
+                    clean += (chunk.dirty >> at & 1) as usize;
+                    chunk.dirty &= !(1 << at);
                 }
             }
         };
@@ -182,21 +338,25 @@ impl Pages {
             self.others.retain(|&number, chunk| {
                 if (low..=high).contains(&number) {
                     clear(number, chunk);
-                    return chunk.loading != 0 || chunk.pages.iter().any(Option::is_some);
+                    let marks = chunk.loading | chunk.writing;
+                    return marks != 0 || chunk.pages.iter().any(Option::is_some);
                 }
                 true
             });
         }
         self.count -= removed.len();
+        self.make_clean(clean);
         (removed, all)
     }
 
-    /// Takes out up to `most` pages without other users.
+    /// Takes out up to `most` pages without other users that the source has.
     pub fn remove_unused(&mut self, most: usize) -> Vec<Frame> {
         let mut removed: Vec<Frame> = Vec::new();
         for chunk in core::iter::once(&mut self.first).chain(self.others.values_mut()) {
-            for slot in &mut chunk.pages {
+            let kept = chunk.dirty | chunk.writing;
+            for (at, slot) in chunk.pages.iter_mut().enumerate() {
                 if removed.len() < most
+                    && kept & (1 << at) == 0
                     && slot.as_ref().is_some_and(Frame::is_unique)
                     && removed.make_room(1).is_ok()
                 {
@@ -220,5 +380,11 @@ impl Pages {
             let later = self.others.keys().filter(|&&number| number > low);
             later.filter_map(|&number| in_chunk(number, 0)).min()
         })
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        self.make_clean(self.dirty);
     }
 }

@@ -14,6 +14,7 @@ use hayate_machine::paging::teardown;
 use hayate_machine::sync::{Once, SpinLock};
 
 use super::cache::PageCache;
+use super::write_back;
 use crate::reclaim;
 use crate::reclaim::growth::Grow;
 use crate::schedule;
@@ -92,8 +93,28 @@ pub fn pages(most: usize) -> usize {
         return 0;
     }
     let freed = clean_pages(most);
-    if freed != 0 { freed } else { DROP_NAMES.get().map_or(0, |drop_names| drop_names()) }
+    if freed != 0 {
+        return freed;
+    }
+    let dropped = DROP_NAMES.get().map_or(0, |drop_names| drop_names());
+    if dropped != 0 {
+        return dropped;
+    }
+    // At last those that have to be written first. A program may change them again at once.
+    for _ in 0..ROUNDS {
+        if !write_back::wait_for_some() {
+            break;
+        }
+        let freed = clean_pages(most);
+        if freed != 0 {
+            return freed;
+        }
+    }
+    0
 }
+
+/// How often pages are written before a search for clean ones gives up.
+const ROUNDS: usize = 16;
 
 /// Returns the number of pages of cached files in memory (`Cached` of `/proc/meminfo`).
 pub fn cached_pages() -> u64 {

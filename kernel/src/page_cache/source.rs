@@ -16,9 +16,12 @@ pub trait PageSource: Send + Sync {
         None
     }
 
-    /// Writes a page back; `EROFS` for sources that cannot.
-    fn write_page(&self, index: u64, frame: &Frame) -> Result<()> {
-        let _ = (index, frame);
+    /// Writes pages, in the order of their indexes, and waits until the source has them; `EROFS`
+    /// for sources that cannot. Called also to get memory, so it takes none that could be refused
+    /// but for lists that may be short, and no lock under which memory is asked for. `ENOMEM`: it
+    /// was not tried.
+    fn write_pages(&self, pages: &[(u64, Frame)]) -> Result<()> {
+        let _ = pages;
         Err(Errno::EROFS)
     }
 

@@ -74,11 +74,13 @@ impl PageCache {
         }
     }
 
-    fn unmap(&self, first: u64, last: u64, copies: bool) {
+    /// Calls the mappers to take pages out of page tables. Returns whether all were taken out.
+    pub(super) fn unmap(&self, first: u64, last: u64, copies: bool) -> bool {
         // Visits the mappers from the last to the first. A mapper that is removed meanwhile is
         // replaced by the last one (`swap_remove`), which was either visited already or was added
         // after the pages were removed. So no mapper is missed, and the list need not be copied:
         // this code also runs when memory is exhausted.
+        let mut are_out = true;
         let mut left = self.mappers.lock().len();
         while left > 0 {
             let mapper = {
@@ -88,9 +90,10 @@ impl PageCache {
                 mappers.get(left).and_then(Weak::upgrade)
             };
             if let Some(mapper) = mapper {
-                mapper.unmap(self, first, last, copies);
+                are_out &= mapper.unmap(self, first, last, copies);
             }
         }
+        are_out
     }
 
     /// Registers an address space that maps pages; once for each mapping.

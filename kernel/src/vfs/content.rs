@@ -11,6 +11,7 @@ use super::transfer::{Input, Output};
 use crate::page_cache::cache::{PAGE, PageCache};
 use crate::page_cache::read_ahead::WINDOW;
 use crate::page_cache::{read_ahead, seals};
+use crate::reclaim;
 use crate::schedule;
 
 /// The largest size of a file (`MAX_LFS_FILESIZE`).
@@ -21,6 +22,7 @@ pub mod mode {
     #![allow(missing_docs, reason = "the names are those of fallocate(2)")]
     pub const FALLOC_FL_KEEP_SIZE: u32 = 1;
     pub const FALLOC_FL_PUNCH_HOLE: u32 = 2;
+    pub const FALLOC_FL_NO_HIDE_STALE: u32 = 4;
     pub const FALLOC_FL_COLLAPSE_RANGE: u32 = 8;
     pub const FALLOC_FL_ZERO_RANGE: u32 = 16;
     pub const FALLOC_FL_INSERT_RANGE: u32 = 32;
@@ -168,6 +170,76 @@ pub fn write_locked(page_cache: &PageCache, offset: u64, input: &mut Input<'_>) 
         page_cache.touch();
     }
     input.finish(outcome)
+}
+
+/// Writes to a file whose changed pages are written to its source later; the caller keeps to the
+/// size. Takes the content lock. Writes some pages if too many wait for it.
+pub fn write_cached(page_cache: &PageCache, offset: u64, input: &mut Input<'_>) -> Result<usize> {
+    let _content = page_cache.lock_content();
+    let mut at = offset;
+    let outcome = loop {
+        if input.remaining() == 0 {
+            break Ok(());
+        }
+        let within = (at % PAGE as u64) as usize;
+        let length = (PAGE - within).min(input.remaining());
+        match write_one(page_cache, at, length, input) {
+            Ok(count) => {
+                at += count as u64;
+                if count < length {
+                    break Err(Errno::EFAULT);
+                }
+                page_cache.balance();
+                rest_after(at / PAGE as u64);
+            }
+            Err(error) => break Err(error),
+        }
+    };
+    if at > offset {
+        page_cache.touch();
+    }
+    input.finish(outcome)
+}
+
+/// Writes `length` bytes at `at`, inside one page. A page that is replaced as a whole is not read
+/// before.
+fn write_one(
+    page_cache: &PageCache,
+    at: u64,
+    length: usize,
+    input: &mut Input<'_>,
+) -> Result<usize> {
+    let index = at / PAGE as u64;
+    let within = (at % PAGE as u64) as usize;
+    let is_whole = within == 0 && (length == PAGE || at + length as u64 == page_cache.size());
+    if is_whole && page_cache.peek(index).is_none() {
+        let frame = reclaim::frame()?;
+        let count = input.take_frame(&frame, 0, length)?;
+        if count == length {
+            frame.zero_range(length, PAGE - length);
+        } else {
+            // The program's memory ended early: the rest of the page keeps its content.
+            let there = page_cache.page(index)?;
+            let mut rest = [0; 256];
+            let mut from = count;
+            while from < PAGE {
+                let part = rest.len().min(PAGE - from);
+                let rest = rest.get_mut(..part).unwrap_or_default();
+                there.read(from, rest);
+                frame.write(from, rest);
+                from += part;
+            }
+        }
+        page_cache.put_new(index, frame)?;
+        return Ok(count);
+    }
+    let frame = page_cache.page(index)?;
+    let count = input.take_frame(&frame, within, length)?;
+    // The page cannot be taken out: the content is locked, and the page has a user.
+    if count > 0 && !page_cache.note_dirty(index, &frame) {
+        return Err(Errno::EIO);
+    }
+    Ok(count)
 }
 
 /// Changes the size, with the checks of `ftruncate(2)` on seals and limits.

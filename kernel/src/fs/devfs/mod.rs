@@ -43,10 +43,16 @@ fn mount_devtmpfs(_: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
 /// # Errors
 /// `ENOMEM`.
 pub fn add_devices() -> Result<()> {
-    disk::init();
+    disk::init()?;
     let disks = disk::disks();
     for disk in &disks {
         add(disk.name(), FileKind::BlockDevice, disk.number(), 0o660);
+        let serial = disk.driver().serial();
+        if !serial.is_empty() {
+            // As udev names it (60-persistent-storage.rules).
+            let target = alloc::format!("../../{}", disk.name());
+            link(&alloc::format!("disk/by-id/virtio-{serial}"), &target);
+        }
     }
     if !disks.is_empty() {
         read_ahead::start()?;

@@ -7,7 +7,7 @@ use hayate_abi::{Errno, Result};
 use hayate_ext4::{Error, Inode, Map, ROOT, Source, Volume};
 use hayate_machine::warn;
 
-use crate::fs::disk::Disk;
+use crate::fs::disk::{Claim, Disk};
 
 /// A volume and the disk that it lies on.
 pub struct DiskVolume {
@@ -15,15 +15,20 @@ pub struct DiskVolume {
     pub type_name: &'static str,
     pub disk: Arc<Disk>,
     pub format: Volume,
+    _claim: Claim,
 }
 
 impl DiskVolume {
     /// Opens the volume on `disk`. `EINVAL` when there is none or it uses an unsupported feature,
     /// `EUCLEAN` when it is corrupt, `EBADMSG` for a wrong checksum; the log has the details.
+    /// `EBUSY` when a program has the disk for itself.
     pub fn open(disk: Arc<Disk>, type_name: &'static str) -> Result<Self> {
+        let claim = Claim::mount(&disk)?;
+        // Content of files is read from the disk itself.
+        disk.settle()?;
         let format = Volume::open(&Metadata(&disk), disk.size())
             .map_err(|error| complain(&disk, type_name, error))?;
-        let volume = Self { type_name, disk, format };
+        let volume = Self { type_name, disk, format, _claim: claim };
         // The root must be a directory before the volume is mounted.
         if !volume.inode(ROOT)?.is(0o040_000) {
             return Err(volume.complain(Error::Corrupt("the root directory")));

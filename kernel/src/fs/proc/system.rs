@@ -14,7 +14,7 @@ use crate::drivers::virtio_balloon;
 use crate::fs::tmpfs;
 use crate::ipc::sysv::shm;
 use crate::memory::deferred_free;
-use crate::page_cache::reclaim;
+use crate::page_cache::{reclaim, write_back};
 use crate::process;
 use crate::process::{identity, pids};
 use crate::reclaim::growth;
@@ -89,8 +89,8 @@ pub(super) fn meminfo(_: &(), out: &mut Vec<u8>) -> Result<()> {
         ("Inactive", cached),
         ("SwapTotal", 0),
         ("SwapFree", 0),
-        ("Dirty", 0),
-        ("Writeback", 0),
+        ("Dirty", write_back::dirty_pages()),
+        ("Writeback", write_back::writing_pages()),
         ("Shmem", shared),
         ("AnonHugePages", paging::large_pages() as u64 * 512),
     ];

@@ -9,6 +9,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user::{UserBytes, UserPtr, in_user_half};
 
 use super::{open_file, raise, raise_broken_pipe};
+use crate::fs::disk;
 use crate::memory::USER_END;
 use crate::page_cache::read_ahead;
 use crate::process;
@@ -395,6 +396,7 @@ pub fn sync() -> Result<()> {
         // `sync` reports no errors; calls on a single file do.
         let _ = mount.filesystem().sync();
     }
+    disk::sync_all();
     Ok(())
 }
 

@@ -1,28 +1,37 @@
 //! Disks: block devices with a page cache, as file systems and the nodes in `/dev` use them.
 //!
-//! A [`Disk`] is a driver with a name, a number and a page cache: the node `/dev/NAME` reads and
-//! maps through this page cache, and file systems read their metadata through it ([`Disk::read`]).
-//! File content goes from the driver to the file's own page cache and not through the disk's, so
-//! that nothing is cached twice.
+//! A [`Disk`] is a driver with a name, a number and a page cache: the node `/dev/NAME` reads, writes
+//! and maps through this page cache ([`node`]), and file systems read their metadata through it
+//! ([`Disk::read`]). File content goes from the driver to the file's own page cache and not through
+//! the disk's, so that nothing is cached twice. What programs wrote to the node is on the disk when
+//! a file system is mounted or the last open node is closed, as on Linux (`blkdev_put`).
+//!
+//! A disk that can be written has its pages written back (`page_cache::write_back`); one that
+//! cannot costs nothing of that. Mounted disks are claimed ([`Claim`]): a program that opens a node
+//! with `O_EXCL` (mkfs, fsck) learns that the disk is in use.
+//!
+//! Lock order: the content lock of the page cache, then the claims, a leaf.
+
+pub mod node;
 
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;
-use hayate_machine::sync::RwSpinLock;
+use hayate_machine::sync::{RwSpinLock, SpinLock};
 
 use crate::drivers::block;
 use crate::drivers::block::{BlockDevice, SECTOR, Segment};
 use crate::page_cache::cache::PageCache;
 use crate::page_cache::source::PageSource;
+use crate::page_cache::write_back;
 use crate::reclaim::growth::Grow;
 use crate::vfs::inode::{DeviceNumber, FileKind};
-use crate::vfs::open_file::{FileOps, MapSource, OpenFile, OpenRequest, Traits, Whence};
-use crate::vfs::transfer::Output;
-use crate::vfs::{caller, content, device};
+use crate::vfs::{caller, device};
 
 /// Bytes of a page in the page cache.
 const PAGE: u64 = 4096;
@@ -38,12 +47,67 @@ pub struct Disk {
     number: DeviceNumber,
     driver: Arc<dyn BlockDevice>,
     page_cache: Arc<PageCache>,
+    /// Set by `BLKROSET`.
+    write_protected: AtomicBool,
+    /// Open nodes.
+    opened: AtomicUsize,
+    claims: SpinLock<Claims>,
+}
+
+/// Who has claimed a disk.
+enum Claims {
+    /// So many file systems; none at first.
+    Mounted(usize),
+    /// An open node.
+    Exclusive,
+}
+
+/// While it exists, the disk is in use.
+pub struct Claim(Arc<Disk>);
+
+impl Claim {
+    /// Claims a disk for a file system.
+    ///
+    /// # Errors
+    /// `EBUSY`: a program has opened it with `O_EXCL`.
+    pub fn mount(disk: &Arc<Disk>) -> Result<Claim> {
+        match &mut *disk.claims.lock() {
+            Claims::Mounted(count) => *count += 1,
+            Claims::Exclusive => return Err(Errno::EBUSY),
+        }
+        Ok(Claim(Arc::clone(disk)))
+    }
+
+    /// Claims a disk for one open node.
+    ///
+    /// # Errors
+    /// `EBUSY`: it is mounted, or another node has it.
+    fn exclusive(disk: &Arc<Disk>) -> Result<Claim> {
+        let mut claims = disk.claims.lock();
+        let Claims::Mounted(0) = *claims else { return Err(Errno::EBUSY) };
+        *claims = Claims::Exclusive;
+        drop(claims);
+        Ok(Claim(Arc::clone(disk)))
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut claims = self.0.claims.lock();
+        *claims = match *claims {
+            Claims::Mounted(count) => Claims::Mounted(count.saturating_sub(1)),
+            Claims::Exclusive => Claims::Mounted(0),
+        };
+    }
 }
 
 static DISKS: RwSpinLock<Vec<Arc<Disk>>> = RwSpinLock::new(Vec::new());
 
 /// Makes a disk for every driver that was found: `vda`, `vdb` and so on.
-pub fn init() {
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn init() -> Result<()> {
     for (index, driver) in block::drivers().into_iter().enumerate() {
         // Disks beyond the 26th get a number instead of a letter.
         let name = match u8::try_from(index).ok().filter(|index| *index < 26) {
@@ -53,11 +117,27 @@ pub fn init() {
         let number = DeviceNumber::new(MAJOR, index as u32 * MINORS);
         let size = driver.sectors().saturating_mul(SECTOR);
         let source = Arc::new(Pages { driver: Arc::clone(&driver) });
-        let page_cache = PageCache::cached(size, source, false);
-        let disk = Arc::new(Disk { name, number, driver, page_cache });
+        let page_cache = if driver.read_only() {
+            PageCache::cached(size, source, false)
+        } else {
+            PageCache::written_back(size, source)
+        };
+        let disk = Arc::new(Disk {
+            name,
+            number,
+            driver,
+            page_cache,
+            write_protected: AtomicBool::new(false),
+            opened: AtomicUsize::new(0),
+            claims: SpinLock::new(Claims::Mounted(0)),
+        });
         DISKS.write().push(Arc::clone(&disk));
         device::register(FileKind::BlockDevice, number, "virtblk", disk);
     }
+    if disks().iter().any(|disk| disk.page_cache.is_written_back()) {
+        write_back::start()?;
+    }
+    Ok(())
 }
 
 /// Returns the disk with a device number; `ENXIO` when there is none.
@@ -69,6 +149,18 @@ pub fn disk(number: DeviceNumber) -> Result<Arc<Disk>> {
 /// Returns all disks, for `/proc/partitions`.
 pub fn disks() -> Vec<Arc<Disk>> {
     DISKS.read().clone()
+}
+
+/// Writes what programs wrote to nodes, and makes it durable (`sync(2)`). Errors are told to those
+/// who have the nodes open.
+pub fn sync_all() {
+    for at in 0.. {
+        let Some(disk) = DISKS.read().get(at).cloned() else { break };
+        if disk.page_cache.is_written_back() {
+            let _ = disk.page_cache.write_everything();
+            let _ = disk.driver.flush();
+        }
+    }
 }
 
 impl Disk {
@@ -85,6 +177,19 @@ impl Disk {
     /// Returns the size in bytes.
     pub fn size(&self) -> u64 {
         self.page_cache.size()
+    }
+
+    /// Whether it cannot be written.
+    pub fn is_read_only(&self) -> bool {
+        self.driver.read_only() || self.write_protected.load(Ordering::Relaxed)
+    }
+
+    /// Writes what programs wrote to the node, before the disk is read around its page cache.
+    ///
+    /// # Errors
+    /// `EIO`; `ENOMEM`.
+    pub fn settle(&self) -> Result<()> {
+        if self.page_cache.is_dirty() { self.page_cache.write_everything() } else { Ok(()) }
     }
 
     /// Returns the driver, for transfers that bypass the page cache.
@@ -153,69 +258,16 @@ impl PageSource for Pages {
         }
         Ok(frames.len())
     }
-}
 
-impl device::Device for Disk {
-    fn open(&self, number: DeviceNumber, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
-        if request.writes() {
-            // As on Linux: EACCES when a read-only disk is opened for writing.
-            return Err(if self.driver.read_only() { Errno::EACCES } else { Errno::EPERM });
-        }
-        Ok(Arc::new(DiskFile(disk(number)?)))
-    }
-}
-
-/// An open node of a disk.
-struct DiskFile(Arc<Disk>);
-
-/// ioctls of `linux/fs.h`.
-mod ioctl {
-    pub const BLKROGET: u32 = 0x125e;
-    pub const BLKGETSIZE: u32 = 0x1260;
-    pub const BLKFLSBUF: u32 = 0x1261;
-    pub const BLKSSZGET: u32 = 0x1268;
-    pub const BLKBSZGET: u32 = 0x8008_1270;
-    pub const BLKGETSIZE64: u32 = 0x8008_1272;
-}
-
-impl FileOps for DiskFile {
-    fn traits(&self) -> Traits {
-        Traits::REGULAR
-    }
-
-    fn read(&self, _: &OpenFile, offset: u64, out: &mut Output<'_>) -> Result<usize> {
-        content::read_cached(&self.0.page_cache, offset, out)
-    }
-
-    fn map(&self, _: &OpenFile) -> Result<MapSource> {
-        Ok(MapSource::PageCache(Arc::clone(&self.0.page_cache)))
-    }
-
-    fn seek(&self, _: &OpenFile, position: u64, offset: i64, whence: Whence) -> Result<u64> {
-        let base = match whence {
-            Whence::Set => 0,
-            Whence::Current => position,
-            Whence::End => self.0.size(),
-            Whence::Data | Whence::Hole => return Err(Errno::EINVAL),
-        };
-        base.checked_add_signed(offset).ok_or(Errno::EINVAL)
-    }
-
-    fn ioctl(&self, _: &OpenFile, command: u32, arg: u64) -> Result<i64> {
-        let sectors = self.0.driver.sectors();
-        let put = |bytes: &[u8]| {
-            Output::user(arg as usize, bytes.len())
-                .put(bytes)
-                .and_then(|count| if count == bytes.len() { Ok(0) } else { Err(Errno::EFAULT) })
-        };
-        match command {
-            ioctl::BLKGETSIZE64 => put(&(sectors * SECTOR).to_le_bytes()),
-            ioctl::BLKGETSIZE => put(&sectors.to_le_bytes()),
-            ioctl::BLKSSZGET => put(&(SECTOR as i32).to_le_bytes()),
-            ioctl::BLKBSZGET => put(&(PAGE as i32).to_le_bytes()),
-            ioctl::BLKROGET => put(&i32::from(self.0.driver.read_only()).to_le_bytes()),
-            ioctl::BLKFLSBUF => self.0.driver.flush().map(|()| 0),
-            _ => Err(Errno::ENOTTY),
-        }
+    fn write_pages(&self, pages: &[(u64, Frame)]) -> Result<()> {
+        let sectors = self.driver.sectors();
+        let per_page = PAGE / SECTOR;
+        let mut pieces = pages.iter().filter_map(|(index, frame)| {
+            let sector = index.checked_mul(per_page)?;
+            let count = sectors.checked_sub(sector)?.min(per_page);
+            let length = (count * SECTOR) as usize;
+            (length > 0).then_some((sector, Segment { frame, offset: 0, length }))
+        });
+        self.driver.write(&mut pieces)
     }
 }
