@@ -29,6 +29,7 @@ use crate::vfs::filesystem::Caching;
 use crate::vfs::filesystem_type;
 use crate::vfs::inode::Owner;
 use crate::vfs::mount::{self, Mount};
+use crate::vfs::mount_tree;
 
 /// Registers the file systems that know no process, and makes the first root, an empty tmpfs.
 /// Called once at boot, after [`crate::vfs::init`] and before a file is opened.
@@ -40,5 +41,5 @@ pub fn init() {
     devfs::init();
     tmpfs::memfd::init();
     let root = tmpfs::TmpFs::new("rootfs", 0o755, Owner::default(), None, Caching::All);
-    mount::set_root(Mount::whole(root, 0, "rootfs".into()));
+    mount::set_root(Mount::whole(root, 0, mount_tree::ROOTFS.into()));
 }

@@ -60,8 +60,7 @@ pub struct CloneRequest {
 }
 
 /// The kinds of namespaces of which there is the first alone, or none.
-const MISSING: u64 =
-    CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWTIME;
+const MISSING: u64 = CLONE_NEWCGROUP | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWTIME;
 
 impl CloneRequest {
     fn has(&self, flag: u64) -> bool {
@@ -366,10 +365,17 @@ fn renew_namespaces(
     execution: &Execution,
     flags: u64,
 ) -> Result<()> {
+    const SHARED_AND_APART: u64 = CLONE_FS | CLONE_NEWNS;
+    if flags & SHARED_AND_APART == SHARED_AND_APART {
+        return Err(Errno::EINVAL);
+    }
     let own = maker.own_namespaces();
     let own = own.map_or_else(Namespaces::first, |own| Namespaces::clone(&own));
-    let new = own.renewed(flags, &maker.credentials())?;
-    thread.enter_namespaces(execution, Arc::new(new));
+    // The new thread's places, which it does not share.
+    let places = thread.directories()?;
+    let mut new = own.renewed(flags, &maker.credentials(), &places)?;
+    new.place(&places);
+    thread.enter_namespaces(execution, Arc::new(new.set));
     Ok(())
 }
 

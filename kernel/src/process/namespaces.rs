@@ -7,8 +7,8 @@
 //! of the word that [`crate::schedule::Execution::bequeaths`] reads anyway, and that there is one to
 //! drop is a mark that the end of a thread reads anyway ([`crate::ipc::sysv::traces`]).
 //!
-//! There are further UTS and IPC namespaces ([`super::identity`], [`crate::ipc::namespace`]). Of the
-//! other kinds there is the first alone, or none: a request for another one is EINVAL, as from a
+//! There are further UTS, IPC and mount namespaces ([`super::identity`], [`crate::ipc::namespace`],
+//! [`crate::vfs::mount`]). Of the other kinds there is the first alone, or none: a request for another one is EINVAL, as from a
 //! kernel built without them. All belong to the first user namespace, so that what makes and enters
 //! one is `CAP_SYS_ADMIN` there.
 //!
@@ -19,7 +19,7 @@
 
 use alloc::sync::Arc;
 
-use hayate_abi::process::{CLONE_NEWIPC, CLONE_NEWUTS, CLONE_SYSVSEM};
+use hayate_abi::process::{CLONE_NEWIPC, CLONE_NEWNS, CLONE_NEWUTS, CLONE_SYSVSEM};
 use hayate_abi::{Errno, Result};
 
 use super::identity;
@@ -29,16 +29,23 @@ use crate::credentials::{Capability, Credentials};
 use crate::ipc::namespace as ipc;
 use crate::ipc::namespace::IpcNamespace;
 use crate::namespace::Handle;
+use crate::vfs::context::FsContext;
+use crate::vfs::mount;
+use crate::vfs::mount::{Location, MountNamespace};
+use crate::vfs::mount_tree;
 use crate::vfs::users;
 use crate::vfs::users::{Count, Counted, Holdings, Limit};
 
 /// The kinds of which there are more than the first, as flags of `clone(2)`.
-pub const KINDS: u64 = CLONE_NEWUTS | CLONE_NEWIPC;
+pub const KINDS: u64 = CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNS;
 
 /// `/proc/sys/user/max_uts_namespaces`: half as many as there may be threads (`fork_init`).
 pub static MOST_UTS: Limit = Limit::new(|| PID_MAX as usize / 2);
 /// `/proc/sys/user/max_ipc_namespaces`
 pub static MOST_IPC: Limit = Limit::new(|| PID_MAX as usize / 2);
+
+/// `/proc/sys/user/max_mnt_namespaces`
+pub static MOST_MNT: Limit = Limit::new(|| PID_MAX as usize / 2);
 
 /// A set.
 #[derive(Clone)]
@@ -47,20 +54,45 @@ pub struct Namespaces {
     pub uts: Handle<UtsNamespace>,
     /// Objects of System V, message queues of POSIX.
     pub ipc: Handle<IpcNamespace>,
+    /// Mounts. A thread's root and working directory lie in it, unless their mount was detached or
+    /// a descriptor led elsewhere.
+    pub mounts: Handle<MountNamespace>,
+}
+
+/// A changed set, and the places of the thread in its mounts, if these are others.
+pub struct Renewed {
+    /// The set.
+    pub set: Namespaces,
+    places: Option<(Location, Location)>,
+}
+
+impl Renewed {
+    /// Moves root and working directory to where they are in the new mounts.
+    pub fn place(&mut self, context: &FsContext) {
+        if let Some((root, working)) = self.places.take() {
+            context.set_root(root);
+            context.set_working(working);
+        }
+    }
 }
 
 impl Namespaces {
     /// The first ones.
     pub fn first() -> Namespaces {
-        Namespaces { uts: Handle::First(&identity::FIRST), ipc: Handle::First(&ipc::FIRST) }
+        Namespaces {
+            uts: Handle::First(&identity::FIRST),
+            ipc: Handle::First(&ipc::FIRST),
+            mounts: Handle::First(&mount::FIRST),
+        }
     }
 
-    /// This set with new namespaces of the kinds in `flags` (`copy_namespaces`, kernel/nsproxy.c).
+    /// This set with new namespaces of the kinds in `flags` (`copy_namespaces`, kernel/nsproxy.c),
+    /// for a thread whose places are those of `context`.
     ///
     /// # Errors
     /// `EPERM` without the right to administer; `EINVAL` if adjustments of semaphores are to be
     /// shared across IPC namespaces; `ENOSPC` if the user has as many as it may; `ENOMEM`.
-    pub fn renewed(&self, flags: u64, maker: &Credentials) -> Result<Namespaces> {
+    pub fn renewed(&self, flags: u64, maker: &Credentials, context: &FsContext) -> Result<Renewed> {
         const APART_AND_SHARED: u64 = CLONE_NEWIPC | CLONE_SYSVSEM;
         maker.require(Capability::SysAdmin)?;
         if flags & APART_AND_SHARED == APART_AND_SHARED {
@@ -71,13 +103,20 @@ impl Namespaces {
             Counted::new(user.clone(), which, most.get()).ok_or(Errno::ENOSPC)
         };
         let mut new = self.clone();
+        let mut places = None;
+        if flags & CLONE_NEWNS != 0 {
+            let counted = count(|user| &user.mount_namespaces, &MOST_MNT)?;
+            let copied = mount_tree::copy_namespace(&self.mounts, context, counted)?;
+            new.mounts = copied.namespace;
+            places = Some((copied.root, copied.working));
+        }
         if flags & CLONE_NEWUTS != 0 {
             new.uts = self.uts.another(count(|user| &user.uts_namespaces, &MOST_UTS)?);
         }
         if flags & CLONE_NEWIPC != 0 {
             new.ipc = IpcNamespace::another(count(|user| &user.ipc_namespaces, &MOST_IPC)?);
         }
-        Ok(new)
+        Ok(Renewed { set: new, places })
     }
 }
 

@@ -39,6 +39,7 @@ use crate::schedule;
 use crate::schedule::{Execution, Scheduling, WaitQueue};
 use crate::vfs::context::FsContext;
 use crate::vfs::descriptor::FdTable;
+use crate::vfs::mount::MountNamespace;
 use crate::vfs::open_file::OpenFile;
 
 hayate_machine::per_cpu! {
@@ -321,6 +322,11 @@ impl Thread {
     /// Its IPC namespace. For the current thread.
     pub fn ipc(&self) -> Handle<IpcNamespace> {
         self.own_namespaces().map_or_else(|| Namespaces::first().ipc, |own| own.ipc.clone())
+    }
+
+    /// Its mount namespace. For the current thread.
+    pub fn mounts(&self) -> Handle<MountNamespace> {
+        self.own_namespaces().map_or_else(|| Namespaces::first().mounts, |own| own.mounts.clone())
     }
 
     /// Puts it into namespaces; `execution` is its own. For the current thread, and for one that is

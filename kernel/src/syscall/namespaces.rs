@@ -18,7 +18,6 @@ use crate::process::access::Ids;
 use crate::process::namespaces::Namespaces;
 use crate::process::{Thread, access, pidfd};
 use crate::schedule;
-use crate::vfs::mount;
 
 /// `setns(2)`
 pub fn setns(fd: i32, kind: i32) -> Result<()> {
@@ -45,7 +44,7 @@ pub fn setns(fd: i32, kind: i32) -> Result<()> {
     let set = other.namespaces().ok_or(Errno::ESRCH)?;
     let all = [
         Namespace::User,
-        Namespace::Mount,
+        Namespace::Mount(set.mounts),
         Namespace::Uts(set.uts),
         Namespace::Ipc(set.ipc),
         Namespace::Pid,
@@ -67,10 +66,11 @@ fn enter(thread: &Thread, chosen: &[Namespace]) -> Result<()> {
             Namespace::Uts(uts) => new.uts = uts.clone(),
             Namespace::Ipc(ipc) => new.ipc = ipc.clone(),
             // One reference is the thread's, one is this function's (`mntns_install`).
-            Namespace::Mount if chosen.len() == 1 && Arc::strong_count(&directories) > 2 => {
+            Namespace::Mount(_) if chosen.len() == 1 && Arc::strong_count(&directories) > 2 => {
                 return Err(Errno::EINVAL);
             }
-            Namespace::Mount | Namespace::Network | Namespace::Pid | Namespace::User => {}
+            Namespace::Mount(mounts) => new.mounts = mounts.clone(),
+            Namespace::Network | Namespace::Pid | Namespace::User => {}
         }
     }
     let has = |kind| chosen.iter().any(|namespace| namespace.kind() == kind);
@@ -79,12 +79,12 @@ fn enter(thread: &Thread, chosen: &[Namespace]) -> Result<()> {
         thread.traces.leave_undo(thread.process.id());
     }
     if has(CLONE_NEWNS)
-        && let Some(root) = mount::root()
+        && let Some(root) = new.mounts.root()
     {
         directories.set_working(root.clone());
         directories.set_root(root);
     }
-    if has(CLONE_NEWUTS) || has(CLONE_NEWIPC) {
+    if has(CLONE_NEWUTS) || has(CLONE_NEWIPC) || has(CLONE_NEWNS) {
         thread.enter_namespaces(&schedule::current(), Arc::<Namespaces>::new(new));
     }
     Ok(())
@@ -97,7 +97,7 @@ fn check(thread: &Thread, namespace: &Namespace) -> Result<()> {
     match namespace {
         // It is in it: nobody gains capabilities by entering anew (`userns_install`).
         Namespace::User => Err(Errno::EINVAL),
-        Namespace::Mount => {
+        Namespace::Mount(_) => {
             own.require(Capability::SysChroot)?;
             own.require(Capability::SysAdmin)
         }

@@ -454,13 +454,14 @@ pub fn unshare(flags: usize) -> Result<()> {
         // Adjustments are left behind in any case: what is to be shared is none of `renewed`'s.
         kinds => {
             let own = thread.namespaces().ok_or(Errno::ESRCH)?;
-            Some(Arc::new(own.renewed(kinds, &thread.credentials())?))
+            Some(own.renewed(kinds, &thread.credentials(), &*thread.directories()?)?)
         }
     };
     if flags & CLONE_FILES != 0 {
         thread.unshare_files()?;
     }
-    if flags & CLONE_FS != 0 {
+    // Places in other mounts cannot be shared (`ksys_unshare`).
+    if flags & (CLONE_FS | CLONE_NEWNS) != 0 {
         thread.unshare_directories()?;
     }
     if flags & (CLONE_SYSVSEM | CLONE_NEWIPC) != 0 {
@@ -469,8 +470,9 @@ pub fn unshare(flags: usize) -> Result<()> {
     if flags & CLONE_NEWIPC != 0 {
         thread.traces.leave_segments(&thread.ipc().shm);
     }
-    if let Some(apart) = apart {
-        thread.enter_namespaces(&schedule::current(), apart);
+    if let Some(mut apart) = apart {
+        apart.place(&*thread.directories()?);
+        thread.enter_namespaces(&schedule::current(), Arc::new(apart.set));
     }
     Ok(())
 }

@@ -24,13 +24,15 @@ use crate::vfs::descriptor::FdTable;
 use crate::vfs::filesystem::Caching;
 use crate::vfs::inode::{DirectorySink, FileKind, Owner, RenameFlags};
 use crate::vfs::lock_owner::LockOwner;
-use crate::vfs::mount::{Location, Mount};
+use crate::vfs::mount::{self, Location, Mount, MountNamespace};
 use crate::vfs::open_file::flags::*;
 use crate::vfs::open_file::{OpenFile, Whence};
 use crate::vfs::path::{Resolver, WalkFlags};
 use crate::vfs::poll::Events;
 use crate::vfs::transfer::{Input, Output};
 use crate::vfs::unaccepted::Unaccepted;
+use crate::vfs::users;
+use crate::vfs::users::Counted;
 use crate::vfs::users::Holdings;
 use crate::vfs::{content, directory, locks, mount_tree, open};
 use crate::{check, ktest, schedule};
@@ -495,7 +497,13 @@ ktest! {
         check!(world.mkdir(b"/m").is_ok() && world.make(b"/m/under", b"u") == Ok(()));
         let resolver = world.resolver();
         let at = |path: &[u8]| resolver.resolve(path, WalkFlags::empty());
-        let mounted = mount_tree::mount(&resolver, b"x", at(b"/m").unwrap(), b"tmpfs", 0, b"size=64k");
+        let counted = Counted::new(users::of(0).unwrap(), |user| &user.mount_namespaces, 100).unwrap();
+        let own = {
+            let _lock = mount::lock();
+            mount::reserve(1).unwrap();
+            MountNamespace::with_root(world.context.root().mount, counted)
+        };
+        let mounted = mount_tree::mount(&own, &resolver, b"x", at(b"/m").unwrap(), b"tmpfs", 0, b"size=64k");
         check!(mounted == Ok(()));
         check!(error(world.find(b"/m/under")) == Some(Errno::ENOENT));
         check!(world.find(b"/m/..").unwrap().is_same(&world.context.root()));
@@ -504,18 +512,18 @@ ktest! {
         check!(error(directory::rmdir(&resolver, b"/m")) == Some(Errno::EBUSY));
         let file = world.open(b"/m/big", O_RDWR | O_CREAT).unwrap();
         check!(file.write(&mut Input::kernel(&vec![1; 100_000])) == Ok(65_536 - 4096));
-        check!(error(mount_tree::unmount(at(b"/m").unwrap(), false)) == Some(Errno::EBUSY));
+        check!(error(mount_tree::unmount(&own, at(b"/m").unwrap(), false)) == Some(Errno::EBUSY));
         drop(file);
-        check!(mount_tree::unmount(at(b"/m").unwrap(), false) == Ok(()));
+        check!(mount_tree::unmount(&own, at(b"/m").unwrap(), false) == Ok(()));
         check!(world.text(b"/m/under").as_deref() == Ok(b"u"));
-        check!(error(mount_tree::unmount(at(b"/m").unwrap(), false)) == Some(Errno::EINVAL));
+        check!(error(mount_tree::unmount(&own, at(b"/m").unwrap(), false)) == Some(Errno::EINVAL));
         // A bind mount shows the same names.
         check!(world.mkdir(b"/b").is_ok());
         let bind = crate::vfs::mount::flags::MS_BIND;
-        check!(mount_tree::mount(&resolver, b"/m", at(b"/b").unwrap(), b"", bind, b"") == Ok(()));
+        check!(mount_tree::mount(&own, &resolver, b"/m", at(b"/b").unwrap(), b"", bind, b"") == Ok(()));
         check!(world.text(b"/b/under").as_deref() == Ok(b"u"));
         check!(directory::unlink(&resolver, b"/b/under") == Ok(()));
         check!(error(world.find(b"/m/under")) == Some(Errno::ENOENT));
-        check!(mount_tree::unmount(at(b"/b").unwrap(), false) == Ok(()));
+        check!(mount_tree::unmount(&own, at(b"/b").unwrap(), false) == Ok(()));
     }
 }

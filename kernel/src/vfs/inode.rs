@@ -189,6 +189,11 @@ pub trait Inode: Any + Send + Sync {
         Err(Errno::ENXIO)
     }
 
+    /// Returns the number of the mount namespace that it is, if it is one.
+    fn mount_namespace(&self) -> Option<u64> {
+        None
+    }
+
     /// Whether `open` is called for any kind of file: for nodes that carry their device or pipe
     /// with them instead of a number to look up.
     fn opens_itself(&self) -> bool {

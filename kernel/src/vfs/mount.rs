@@ -1,8 +1,16 @@
 //! Mounts and places: which file system covers which directory.
 //!
-//! There is one mount namespace. A [`Mount`] attaches a file system's tree (or a part of it, for a
-//! bind mount) to a directory of another mount. A [`Location`] is a place as a walk sees it: a
-//! dentry together with the mount through which it was reached.
+//! A [`Mount`] attaches a file system's tree (or a part of it, for a bind mount) to a directory of
+//! another mount. A [`Location`] is a place as a walk sees it: a dentry together with the mount
+//! through which it was reached.
+//!
+//! A mount namespace (mount_namespaces(7)) is a root, and with it all that hangs below: a mount is
+//! in one namespace, in a tree that an open file has, or was unmounted. A walk does not know of
+//! namespaces, for it begins at a place of its process, and no mount leads from one into another.
+//!
+//! A namespace may end anywhere, as with the last reference to a file that is bound in another one,
+//! while that one is changed. So its end takes no lock: its root goes on a list, and whoever has the
+//! [`lock`] takes apart what is there before it gives the lock away ([`Changes`]).
 //!
 //! The table of mounts is one read-write spin lock, which a walk takes only at dentries that carry
 //! the [`DentryState::MOUNTED`] mark. Changes (mount, unmount, move) also hold the sleeping
@@ -22,9 +30,11 @@ use hayate_machine::sync::{Lazy, RwSpinLock, SpinLock};
 use super::dentry::{Dentry, DentryState};
 use super::filesystem::FileSystem;
 use super::inode::{FileKind, Inode, Metadata};
+use super::users::Counted;
 use super::watch;
 use super::watch::{Event, Mask};
 use crate::hash::IndexHasher;
+use crate::namespace::{self, Handle};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::schedule;
@@ -83,6 +93,8 @@ pub struct Mount {
     expiring: AtomicU8,
     /// Whether it was never attached and may be: see [`Mount::loosen`].
     loose: AtomicBool,
+    /// The next on the list of roots whose namespaces have ended.
+    next: SpinLock<Option<Arc<Mount>>>,
 }
 
 /// A place in the tree.
@@ -112,9 +124,121 @@ fn key(mount: &Mount, dentry: &Arc<Dentry>) -> (u32, usize) {
     (mount.id, Arc::as_ptr(dentry).addr())
 }
 
-/// Locks the mount tree against changes.
-pub fn lock() -> schedule::MutexGuard<'static, ()> {
-    CHANGES.lock()
+/// The key of a root of another namespace than the first, so that the table has all mounts. No mount
+/// has number 0.
+fn root_key(mount: &Arc<Mount>) -> (u32, usize) {
+    (0, Arc::as_ptr(mount).addr())
+}
+
+/// The lock of all mount trees. Namespaces that ended meanwhile are taken apart before it is free.
+pub struct Changes {
+    guard: Option<schedule::MutexGuard<'static, ()>>,
+}
+
+/// Locks the mount trees against changes.
+pub fn lock() -> Changes {
+    Changes { guard: Some(CHANGES.lock()) }
+}
+
+/// The roots of namespaces that have ended and are not taken apart, linked by [`Mount::next`].
+static ENDED: SpinLock<Option<Arc<Mount>>> = SpinLock::new(None);
+
+/// Takes the namespaces apart that have ended. The caller holds the lock.
+fn take_apart() {
+    loop {
+        let root = {
+            let mut ended = ENDED.lock();
+            let Some(root) = ended.take() else { return };
+            *ended = root.next.lock().take();
+            root
+        };
+        let listed = TABLE.write().remove(&root_key(&root));
+        drop(listed);
+        root.detach_below();
+    }
+}
+
+/// Takes the namespaces apart that have ended, unless somebody has the lock: then that will.
+fn settle() {
+    while ENDED.lock().is_some() {
+        let Some(guard) = CHANGES.try_lock() else { return };
+        take_apart();
+        drop(guard);
+    }
+}
+
+impl Drop for Changes {
+    fn drop(&mut self) {
+        take_apart();
+        self.guard = None;
+        // One may have ended after the look, when the lock was not free yet.
+        settle();
+    }
+}
+
+/// A mount namespace.
+pub struct MountNamespace {
+    /// Its number.
+    pub number: u64,
+    root: SpinLock<Option<Arc<Mount>>>,
+    /// Its place among those of the user who made it.
+    _counted: Option<Counted>,
+}
+
+/// The first one. It has no root before the boot gives it one.
+pub static FIRST: MountNamespace =
+    MountNamespace { number: namespace::first::MNT, root: SpinLock::new(None), _counted: None };
+
+impl MountNamespace {
+    /// Another one, with a root that is attached nowhere. The caller holds [`lock`], and has made
+    /// room in the table ([`reserve`]).
+    pub fn with_root(root: Arc<Mount>, counted: Counted) -> Handle<MountNamespace> {
+        TABLE.write().insert(root_key(&root), Arc::clone(&root));
+        Handle::Other(Arc::new(MountNamespace {
+            number: namespace::number(),
+            root: SpinLock::new(Some(root)),
+            _counted: Some(counted),
+        }))
+    }
+
+    /// The mount that is its root.
+    pub fn root_mount(&self) -> Option<Arc<Mount>> {
+        self.root.lock().clone()
+    }
+
+    /// Its root, with all mounts on it.
+    pub fn root(&self) -> Option<Location> {
+        Some(self.root_mount()?.root_location().into_topmost())
+    }
+
+    /// Makes `mount` its root (at boot and by `pivot_root`). The caller holds [`lock`] after the boot.
+    pub fn set_root(&self, mount: Arc<Mount>) {
+        let old = self.root.lock().replace(Arc::clone(&mount));
+        let Some(old) = old else { return };
+        let listed = TABLE.write().remove(&root_key(&old));
+        if listed.is_some() {
+            // In the place of the old one, so that there is room.
+            TABLE.write().insert(root_key(&mount), mount);
+        }
+        drop((old, listed));
+    }
+
+    /// Whether a mount hangs in it.
+    pub fn has(&self, mount: &Arc<Mount>) -> bool {
+        let top = mount.top();
+        self.root.lock().as_ref().is_some_and(|root| Arc::ptr_eq(root, &top))
+    }
+}
+
+impl Drop for MountNamespace {
+    fn drop(&mut self) {
+        let Some(root) = self.root.get_mut().take() else { return };
+        let mut ended = ENDED.lock();
+        *root.next.lock() = ended.take();
+        *ended = Some(root);
+        drop(ended);
+        settle();
+    }
 }
 
 /// Makes room for `more` mounts in the table, so that [`Mount::attach`] does not fail for want of
@@ -150,6 +274,7 @@ impl Mount {
             source,
             expiring: AtomicU8::new(0),
             loose: AtomicBool::new(false),
+            next: SpinLock::new(None),
         })
     }
 
@@ -234,13 +359,14 @@ impl Mount {
         self.loose.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether it hangs in the tree of all processes, and not in one that is loose or was unmounted.
-    pub fn is_in_tree(self: &Arc<Self>) -> bool {
+    /// The root of the tree that it hangs in: that of a namespace, or one that is loose or was
+    /// unmounted.
+    pub fn top(self: &Arc<Self>) -> Arc<Mount> {
         let mut here = Arc::clone(self);
         while let Some(place) = here.attached() {
             here = place.mount;
         }
-        ROOT.lock().as_ref().is_some_and(|root| Arc::ptr_eq(root, &here))
+        here
     }
 
     /// Detaches all that is attached to it or below it. Needs no memory. The caller holds [`lock`].
@@ -441,7 +567,8 @@ impl Location {
     }
 }
 
-/// Returns all attached mounts, oldest first. `ENOMEM`.
+/// Returns all mounts of all namespaces and of loose trees, oldest first, but for the first root.
+/// `ENOMEM`.
 pub fn all() -> Result<Vec<Arc<Mount>>> {
     let mut mounts = growth::collect(TABLE.read().values().cloned())?;
     mounts.sort_unstable_by_key(|mount| mount.id);
@@ -451,7 +578,7 @@ pub fn all() -> Result<Vec<Arc<Mount>>> {
 /// Returns the oldest mount whose number is larger than `number`, the first root included. With it
 /// all mounts can be visited where there may be no memory for a list.
 pub fn after(number: u32) -> Option<Arc<Mount>> {
-    let root = ROOT.lock().clone().filter(|mount| mount.id > number);
+    let root = FIRST.root_mount().filter(|mount| mount.id > number);
     let table = TABLE.read();
     let oldest = table.values().filter(|mount| mount.id > number).min_by_key(|mount| mount.id);
     match (oldest, root) {
@@ -460,10 +587,10 @@ pub fn after(number: u32) -> Option<Arc<Mount>> {
     }
 }
 
-/// Returns all attached mounts and the first root, for `/proc/mounts`. `ENOMEM`.
+/// Returns all mounts and the first root. `ENOMEM`.
 pub fn all_with_root() -> Result<Vec<Arc<Mount>>> {
     let mut mounts = all()?;
-    if let Some(root) = ROOT.lock().clone()
+    if let Some(root) = FIRST.root_mount()
         && !mounts.iter().any(|mount| Arc::ptr_eq(mount, &root))
     {
         mounts.make_room(1)?;
@@ -472,16 +599,12 @@ pub fn all_with_root() -> Result<Vec<Arc<Mount>>> {
     Ok(mounts)
 }
 
-static ROOT: SpinLock<Option<Arc<Mount>>> = SpinLock::new(None);
-
-/// Makes `mount` the root of the tree (at boot and by `pivot_root`).
+/// Makes `mount` the root of the first namespace, at boot.
 pub fn set_root(mount: Arc<Mount>) {
-    let old = ROOT.lock().replace(mount);
-    drop(old);
+    FIRST.set_root(mount);
 }
 
-/// Returns the root of the tree, with all mounts on it.
+/// Returns the root of the first namespace, with all mounts on it.
 pub fn root() -> Option<Location> {
-    let mount = ROOT.lock().clone()?;
-    Some(mount.root_location().into_topmost())
+    FIRST.root()
 }

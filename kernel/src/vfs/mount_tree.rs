@@ -1,25 +1,35 @@
 //! Changes of the mount tree: `mount(2)`, `umount2(2)`, `pivot_root(2)`, and trees that an open file
 //! has until they are attached (`fsmount(2)`, `open_tree(2)`, `move_mount(2)`).
 //!
-//! There is one namespace, and mounts do not propagate: every mount is private, and a request for
-//! anything else is refused.
+//! Mounts do not propagate: every mount is private, and a request for anything else is refused. A
+//! caller changes mounts of its own namespace alone (`check_mnt`, fs/namespace.c of Linux 6.1), and
+//! its own is the first argument.
 
 use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
 
+use super::context::FsContext;
+use super::dentry::Dentry;
 use super::filesystem_type;
 use super::filesystem_type::MountRequest;
 use super::inode::FileKind;
 use super::mount;
 use super::mount::flags::*;
-use super::mount::{Location, Mount};
+use super::mount::{Location, Mount, MountNamespace};
 use super::open_file::flags::O_PATH;
 use super::open_file::{FileOps, OpenFile, Traits};
 use super::path::{Resolver, WalkFlags};
+use super::users::Counted;
+use crate::namespace::Handle;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::recycle::{ResourceKind, pools};
+
+/// The type of the file system of namespaces.
+pub const NSFS: &str = "nsfs";
+/// The source of the first root file system, which is there before there is anything to mount.
+pub const ROOTFS: &str = "rootfs";
 
 /// Whether a place is the root of its mount.
 pub fn is_mount_root(place: &Location) -> bool {
@@ -32,6 +42,7 @@ fn is_directory(place: &Location) -> Result<bool> {
 
 /// `mount(2)` on `target`.
 pub fn mount(
+    own: &MountNamespace,
     resolver: &Resolver<'_>,
     source: &[u8],
     target: Location,
@@ -42,11 +53,11 @@ pub fn mount(
     const MAGIC: u64 = 0xc0ed_0000;
     let flags = if flags & 0xffff_0000 == MAGIC { flags & 0xffff } else { flags };
     if flags & MS_REMOUNT != 0 {
-        return remount(&target, flags, data);
+        return remount(own, &target, flags, data);
     }
     if flags & MS_BIND != 0 {
         let source = resolver.resolve(source, WalkFlags::empty())?;
-        return bind(&source, &target, flags & MS_REC != 0);
+        return bind(own, &source, &target, flags & MS_REC != 0);
     }
     if flags & (MS_SHARED | MS_SLAVE | MS_PRIVATE | MS_UNBINDABLE) != 0 {
         if !is_mount_root(&target) || flags & (MS_SHARED | MS_UNBINDABLE) != 0 {
@@ -57,7 +68,7 @@ pub fn mount(
     }
     if flags & MS_MOVE != 0 {
         let source = resolver.resolve(source, WalkFlags::empty())?;
-        return move_mount(&source, target);
+        return move_mount(own, &source, target);
     }
     if !is_directory(&target)? {
         return Err(Errno::ENOTDIR);
@@ -69,6 +80,9 @@ pub fn mount(
     let _lock = mount::lock();
     // The mount is made first: with it goes the file system, whose root refers to it.
     let mount = Mount::whole(filesystem, with_access_times(flags), name);
+    if !own.has(&target.mount) {
+        return Err(Errno::EINVAL);
+    }
     mount::reserve(1)?;
     mount.attach(&target.into_topmost());
     Ok(())
@@ -84,11 +98,11 @@ pub fn with_access_times(flags: u64) -> u64 {
     }
 }
 
-fn remount(target: &Location, flags: u64, data: &[u8]) -> Result<()> {
-    if !is_mount_root(target) {
+fn remount(own: &MountNamespace, target: &Location, flags: u64, data: &[u8]) -> Result<()> {
+    let _lock = mount::lock();
+    if !is_mount_root(target) || !own.has(&target.mount) {
         return Err(Errno::EINVAL);
     }
-    let _lock = mount::lock();
     let mount = &target.mount;
     if flags & MS_BIND == 0 {
         mount.filesystem().reconfigure(flags & MS_RDONLY != 0, data)?;
@@ -103,23 +117,102 @@ fn remount(target: &Location, flags: u64, data: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Whether a mount may be copied into `own`: one of it, or that which has the files of namespaces
+/// (`__do_loopback`).
+fn may_be_copied(own: &MountNamespace, source: &Arc<Mount>) -> bool {
+    own.has(source) || source.filesystem().type_name() == NSFS
+}
+
 /// Attaches the tree at `source` also at `target`; with the mounts below it if `deep`.
-fn bind(source: &Location, target: &Location, deep: bool) -> Result<()> {
+fn bind(own: &MountNamespace, source: &Location, target: &Location, deep: bool) -> Result<()> {
     if is_directory(source)? != is_directory(target)? {
         return Err(Errno::ENOTDIR);
     }
     let _lock = mount::lock();
+    let keeps = would_keep_itself(own, &source.dentry);
+    if !own.has(&target.mount) || !may_be_copied(own, &source.mount) || keeps {
+        return Err(Errno::EINVAL);
+    }
     let target = target.clone().into_topmost();
     let (top, below) = copies(source, deep)?;
     top.attach(&target);
-    for (twin, place) in below {
+    for Hanging { twin, place, .. } in below {
         twin.attach(&place);
     }
     Ok(())
 }
 
-/// A mount, and the place where it belongs.
-type Hanging = (Arc<Mount>, Location);
+/// The number of the mount namespace that a name is.
+fn namespace_at(dentry: &Dentry) -> Option<u64> {
+    dentry.inode()?.mount_namespace()
+}
+
+/// Whether a name is a mount namespace that is not younger than `own`: bound there, the two, or one
+/// alone, would keep each other for ever (`mnt_ns_loop`). Numbers tell the age.
+fn would_keep_itself(own: &MountNamespace, dentry: &Dentry) -> bool {
+    namespace_at(dentry).is_some_and(|number| number <= own.number)
+}
+
+/// A copy of a mount, and the place where it belongs.
+struct Hanging {
+    twin: Arc<Mount>,
+    place: Location,
+    original: Arc<Mount>,
+}
+
+/// Makes a mount namespace with a copy of every mount of `of`, and moves the places of `context` to
+/// the copies (`copy_mnt_ns`): the caller enters both.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn copy_namespace(
+    of: &MountNamespace,
+    context: &FsContext,
+    counted: Counted,
+) -> Result<Copied> {
+    let _lock = mount::lock();
+    let root = of.root_mount().ok_or(Errno::EINVAL)?;
+    let (top, all) = copies(&root.root_location(), true)?;
+    let mut below: alloc::vec::Vec<Hanging> = alloc::vec::Vec::new();
+    for hanging in all {
+        // Namespaces are not bound in younger ones, for the reason of `would_keep_itself`, and what
+        // is mounted on such a file has no place then.
+        let place = &hanging.place.mount;
+        let has_place =
+            Arc::ptr_eq(place, &top) || below.iter().any(|other| Arc::ptr_eq(&other.twin, place));
+        if has_place && namespace_at(hanging.twin.root()).is_none() {
+            growth::push(&mut below, hanging)?;
+        }
+    }
+    let moved = |place: Location| {
+        let twin = if Arc::ptr_eq(&place.mount, &root) {
+            Some(&top)
+        } else {
+            let is_it = |hanging: &&Hanging| Arc::ptr_eq(&hanging.original, &place.mount);
+            below.iter().find(is_it).map(|hanging| &hanging.twin)
+        };
+        match twin {
+            Some(twin) => Location { mount: Arc::clone(twin), dentry: place.dentry },
+            // It is in another tree, as that of a mount that was detached, and stays there.
+            None => place,
+        }
+    };
+    let (root, working) = (moved(context.root()), moved(context.working()));
+    for Hanging { twin, place, .. } in below {
+        twin.attach(&place);
+    }
+    Ok(Copied { namespace: MountNamespace::with_root(top, counted), root, working })
+}
+
+/// A namespace that was copied, and the places of the thread that enters it.
+pub struct Copied {
+    /// The namespace.
+    pub namespace: Handle<MountNamespace>,
+    /// The root directory.
+    pub root: Location,
+    /// The working directory.
+    pub working: Location,
+}
 
 /// Copies the tree at `source`, with the mounts below it if `deep`: returns the new mount, and those
 /// that are to be attached to it and to each other, for which there is room. The caller holds the
@@ -149,7 +242,8 @@ fn copies(source: &Location, deep: bool) -> Result<(Arc<Mount>, alloc::vec::Vec<
         for child in original.children()? {
             growth::push(&mut pending, (child, Arc::clone(&twin)))?;
         }
-        growth::push(&mut made, (twin, Location { mount: parent, dentry: place.dentry }))?;
+        let place = Location { mount: parent, dentry: place.dentry };
+        growth::push(&mut made, Hanging { twin, place, original })?;
     }
     mount::reserve(1 + made.len())?;
     Ok((top, made))
@@ -160,13 +254,13 @@ fn copies(source: &Location, deep: bool) -> Result<(Arc<Mount>, alloc::vec::Vec<
 ///
 /// # Errors
 /// `EINVAL` (the place is not in the tree), `ENOMEM`, `ENFILE`.
-pub fn open_copy(source: &Location, deep: bool) -> Result<Arc<OpenFile>> {
+pub fn open_copy(own: &MountNamespace, source: &Location, deep: bool) -> Result<Arc<OpenFile>> {
     let lock = mount::lock();
-    if !source.mount.is_in_tree() {
+    if !may_be_copied(own, &source.mount) {
         return Err(Errno::EINVAL);
     }
     let (top, below) = copies(source, deep)?;
-    for (twin, place) in below {
+    for Hanging { twin, place, .. } in below {
         twin.attach(&place);
     }
     top.loosen();
@@ -211,12 +305,18 @@ impl FileOps for Loose {
 /// (`mount_setattr(2)`): `change` gives the new `MS_*` flags for the old ones.
 ///
 /// # Errors
-/// `EINVAL` (no mount begins at the place), `ENOMEM`.
-pub fn set_attributes(place: &Location, deep: bool, change: impl Fn(u64) -> u64) -> Result<()> {
-    if !is_mount_root(place) {
+/// `EINVAL` (no mount begins at the place, or it is another namespace's), `ENOMEM`.
+pub fn set_attributes(
+    own: &MountNamespace,
+    place: &Location,
+    deep: bool,
+    change: impl Fn(u64) -> u64,
+) -> Result<()> {
+    let _lock = mount::lock();
+    let is_changeable = own.has(&place.mount) || place.mount.top().is_loose();
+    if !is_mount_root(place) || !is_changeable {
         return Err(Errno::EINVAL);
     }
-    let _lock = mount::lock();
     let mut all = alloc::vec::Vec::new();
     growth::push(&mut all, Arc::clone(&place.mount))?;
     let mut listed = 0;
@@ -246,21 +346,40 @@ fn hangs_below(place: &Location, mount: &Arc<Mount>) -> bool {
     }
 }
 
+/// Whether a mount, or one below it, is a namespace that would keep `own`. `ENOMEM`.
+fn holds_namespace(own: &MountNamespace, top: &Arc<Mount>) -> Result<bool> {
+    let mut all = alloc::vec::Vec::new();
+    growth::push(&mut all, Arc::clone(top))?;
+    let mut listed = 0;
+    while let Some(mount) = all.get(listed) {
+        if would_keep_itself(own, mount.root()) {
+            return Ok(true);
+        }
+        for child in mount.children()? {
+            growth::push(&mut all, child)?;
+        }
+        listed += 1;
+    }
+    Ok(false)
+}
+
 /// Moves a mount, or attaches one that is loose (`do_move_mount`, fs/namespace.c).
 ///
 /// # Errors
 /// `EINVAL` (no mount begins at the source; it is the root, or was unmounted; one is a directory and
-/// the other is none; the target is not in the tree), `ELOOP` (into itself), `ENOMEM`.
-pub fn move_mount(source: &Location, target: Location) -> Result<()> {
+/// the other is none; the target is not in the namespace), `ELOOP` (into itself, or into a namespace
+/// that it holds), `ENOMEM`.
+pub fn move_mount(own: &MountNamespace, source: &Location, target: Location) -> Result<()> {
     if !is_mount_root(source) || is_directory(source)? != is_directory(&target)? {
         return Err(Errno::EINVAL);
     }
     let _lock = mount::lock();
     let is_loose = source.mount.is_loose();
-    if !is_loose && source.mount.attached().is_none() || !target.mount.is_in_tree() {
+    let is_movable = is_loose || source.mount.attached().is_some() && own.has(&source.mount);
+    if !is_movable || !own.has(&target.mount) {
         return Err(Errno::EINVAL);
     }
-    if hangs_below(&target, &source.mount) {
+    if hangs_below(&target, &source.mount) || holds_namespace(own, &source.mount)? {
         return Err(Errno::ELOOP);
     }
     mount::reserve(1)?;
@@ -276,8 +395,9 @@ const UNUSED: usize = 2;
 
 /// `umount2(MNT_EXPIRE)`: unmounts if the mount was marked before and not used since; otherwise
 /// marks it (`EAGAIN`). `root` is the caller's.
-pub fn expire(place: Location, root: &Location) -> Result<()> {
-    if !is_mount_root(&place) || Arc::ptr_eq(&place.mount, &root.mount) {
+pub fn expire(own: &MountNamespace, place: Location, root: &Location) -> Result<()> {
+    let is_roots = Arc::ptr_eq(&place.mount, &root.mount);
+    if !is_mount_root(&place) || is_roots || !own.has(&place.mount) {
         return Err(Errno::EINVAL);
     }
     let Location { mount, dentry } = place;
@@ -292,13 +412,13 @@ pub fn expire(place: Location, root: &Location) -> Result<()> {
     }
     let place = mount.root_location();
     drop(mount);
-    unmount(place, false)
+    unmount(own, place, false)
 }
 
 /// `umount2(2)`: unmounts the mount whose root is `place`. Unless `lazily`, `EBUSY` while it is in
 /// use.
-pub fn unmount(place: Location, lazily: bool) -> Result<()> {
-    if !is_mount_root(&place) {
+pub fn unmount(own: &MountNamespace, place: Location, lazily: bool) -> Result<()> {
+    if !is_mount_root(&place) || !own.has(&place.mount) {
         return Err(Errno::EINVAL);
     }
     let Location { mount, dentry } = place;
@@ -334,8 +454,22 @@ pub fn unmount(place: Location, lazily: bool) -> Result<()> {
 }
 
 /// `pivot_root(2)`: makes the mount at `new_root` the root and attaches the old root at `put_old`.
-pub fn pivot(old_root: &Location, new_root: &Location, put_old: &Location) -> Result<()> {
+///
+/// The root of a namespace that is the first root file system, or a copy of it, stays where it is
+/// (pivot_root(2), NOTES); another one gives its place to the new root.
+///
+/// # Errors
+/// `EBUSY`, `EINVAL`, `ENOMEM`.
+pub fn pivot(
+    own: &MountNamespace,
+    old_root: &Location,
+    new_root: &Location,
+    put_old: &Location,
+) -> Result<()> {
     let _lock = mount::lock();
+    if !own.has(&old_root.mount) || !own.has(&new_root.mount) {
+        return Err(Errno::EINVAL);
+    }
     if Arc::ptr_eq(&new_root.mount, &old_root.mount) || Arc::ptr_eq(&put_old.mount, &old_root.mount)
     {
         return Err(Errno::EBUSY);
@@ -343,8 +477,11 @@ pub fn pivot(old_root: &Location, new_root: &Location, put_old: &Location) -> Re
     if !is_mount_root(new_root) || !is_mount_root(old_root) {
         return Err(Errno::EINVAL);
     }
-    // The first root stays where it is, and put_old must lie at or below the new root.
-    let Some(below_old) = old_root.mount.attached() else { return Err(Errno::EINVAL) };
+    let below_old = old_root.mount.attached();
+    if below_old.is_none() && old_root.mount.source() == ROOTFS {
+        return Err(Errno::EINVAL);
+    }
+    // put_old must lie at or below the new root.
     if new_root.mount.attached().is_none() || !hangs_below(put_old, &new_root.mount) {
         return Err(Errno::EINVAL);
     }
@@ -354,7 +491,10 @@ pub fn pivot(old_root: &Location, new_root: &Location, put_old: &Location) -> Re
     mount::reserve(2)?;
     new_root.mount.detach();
     old_root.mount.detach();
-    new_root.mount.attach(&below_old);
+    match below_old {
+        Some(place) => new_root.mount.attach(&place),
+        None => own.set_root(Arc::clone(&new_root.mount)),
+    }
     old_root.mount.attach(put_old);
     Ok(())
 }

@@ -80,6 +80,8 @@ pub struct Holdings {
     pub uts_namespaces: Count,
     /// IPC namespaces (`user.max_ipc_namespaces`).
     pub ipc_namespaces: Count,
+    /// Mount namespaces (`user.max_mnt_namespaces`).
+    pub mount_namespaces: Count,
 }
 
 /// One namespace among those of a user (`/proc/sys/user`).

@@ -5,8 +5,8 @@
 //! mount on which it is bound, keeps a namespace that no thread is in. Two processes show the same
 //! number if and only if they share the namespace.
 //!
-//! Of mounts, network, numbers of processes and users there is one namespace each, the first, with
-//! its number on Linux. Kinds that do not exist (cgroup, time) have no file, as in a kernel built
+//! Of network, numbers of processes and users there is one namespace each, the first, with its number
+//! on Linux. Kinds that do not exist (cgroup, time) have no file, as in a kernel built
 //! without them. A thread that has ended is in no namespaces but those of its users (`ENOENT`).
 
 use alloc::format;
@@ -26,14 +26,15 @@ use crate::process::identity::UtsNamespace;
 use crate::process::thread::current;
 use crate::vfs::anonymous;
 use crate::vfs::inode::{Attributes, Change, FileKind, Inode, Metadata};
-use crate::vfs::mount::{Location, Mount};
+use crate::vfs::mount::{Location, Mount, MountNamespace};
+use crate::vfs::mount_tree;
 use crate::vfs::open_file::flags::O_RDONLY;
 use crate::vfs::open_file::{FileOps, OpenFile, OpenRequest, Traits};
 
 /// `NSFS_MAGIC`.
 const MAGIC: u64 = 0x6e73_6673;
 
-static NAMESPACES: Lazy<Arc<Mount>> = Lazy::new(|| anonymous::pseudo("nsfs", MAGIC));
+static NAMESPACES: Lazy<Arc<Mount>> = Lazy::new(|| anonymous::pseudo(mount_tree::NSFS, MAGIC));
 
 /// A namespace.
 #[derive(Clone)]
@@ -42,8 +43,8 @@ pub enum Namespace {
     Uts(Handle<UtsNamespace>),
     /// Objects of System V, message queues of POSIX.
     Ipc(Handle<IpcNamespace>),
-    /// Mounts: the first.
-    Mount,
+    /// Mounts.
+    Mount(Handle<MountNamespace>),
     /// Network: the first.
     Network,
     /// Numbers of processes: the first.
@@ -58,7 +59,7 @@ impl Namespace {
         match self {
             Namespace::Uts(_) => CLONE_NEWUTS,
             Namespace::Ipc(_) => CLONE_NEWIPC,
-            Namespace::Mount => CLONE_NEWNS,
+            Namespace::Mount(_) => CLONE_NEWNS,
             Namespace::Network => CLONE_NEWNET,
             Namespace::Pid => CLONE_NEWPID,
             Namespace::User => CLONE_NEWUSER,
@@ -70,7 +71,7 @@ impl Namespace {
         match self {
             Namespace::Uts(_) => "uts",
             Namespace::Ipc(_) => "ipc",
-            Namespace::Mount => "mnt",
+            Namespace::Mount(_) => "mnt",
             Namespace::Network => "net",
             Namespace::Pid => "pid",
             Namespace::User => "user",
@@ -81,7 +82,7 @@ impl Namespace {
         match self {
             Namespace::Uts(uts) => uts.number,
             Namespace::Ipc(ipc) => ipc.number,
-            Namespace::Mount => first::MNT,
+            Namespace::Mount(mounts) => mounts.number,
             Namespace::Network => first::NET,
             Namespace::Pid => first::PID,
             Namespace::User => first::USER,
@@ -117,7 +118,7 @@ macro_rules! namespace {
 /// The items of `/proc/PID/ns`.
 pub static ITEMS: &[Item<Target>] = &[
     namespace!("ipc", |target| Ok(Namespace::Ipc(set(target)?.ipc))),
-    namespace!("mnt", |target| set(target).map(|_| Namespace::Mount)),
+    namespace!("mnt", |target| Ok(Namespace::Mount(set(target)?.mounts))),
     namespace!("net", |target| set(target).map(|_| Namespace::Network)),
     namespace!("pid", |target| set(target).map(|_| Namespace::Pid)),
     namespace!("pid_for_children", |target| set(target).map(|_| Namespace::Pid)),
@@ -153,6 +154,13 @@ impl Inode for NamespaceFile {
 
     fn set_metadata(&self, _: &Change) -> Result<()> {
         Err(Errno::EPERM)
+    }
+
+    fn mount_namespace(&self) -> Option<u64> {
+        match &self.namespace {
+            Namespace::Mount(mounts) => Some(mounts.number),
+            _ => None,
+        }
     }
 
     fn open(self: Arc<Self>, _: &OpenRequest) -> Result<Arc<dyn FileOps>> {

@@ -268,6 +268,7 @@ macro_rules! most_namespaces {
 
 static USER: &[Item<()>] = &[
     most_namespaces!("max_ipc_namespaces", namespaces::MOST_IPC),
+    most_namespaces!("max_mnt_namespaces", namespaces::MOST_MNT),
     most_namespaces!("max_uts_namespaces", namespaces::MOST_UTS),
 ];
 

@@ -9,6 +9,7 @@ use hayate_machine::user::UserPtr;
 
 use super::{View, at, credentials, install, open_file, path, string};
 use crate::credentials::Capability;
+use crate::process;
 use crate::vfs::filesystem_type::find_type;
 use crate::vfs::mount::Location;
 use crate::vfs::mount::flags::*;
@@ -200,7 +201,7 @@ pub fn open_tree(directory: i32, place: usize, flags: u32) -> Result<i32> {
     let follows = flags & at::SYMLINK_NOFOLLOW == 0;
     let place = locate(directory, place, (follows, flags & at::EMPTY_PATH != 0))?;
     let file = if flags & CLONE != 0 {
-        mount_tree::open_copy(&place, flags & RECURSIVE != 0)?
+        mount_tree::open_copy(&process::current().mounts(), &place, flags & RECURSIVE != 0)?
     } else {
         open::place_only(place, O_PATH)?
     };
@@ -233,7 +234,7 @@ pub fn move_mount(
         // No mount is in a group.
         return Err(Errno::EINVAL);
     }
-    mount_tree::move_mount(&source, target)
+    mount_tree::move_mount(&process::current().mounts(), &source, target)
 }
 
 /// `mount_setattr(2)`
@@ -269,7 +270,7 @@ pub fn mount_setattr(
     let change = change(set, clear, propagation)?;
     let follows = flags & at::SYMLINK_NOFOLLOW == 0;
     let place = locate(directory, place, (follows, flags & at::EMPTY_PATH != 0))?;
-    mount_tree::set_attributes(&place, flags & RECURSIVE != 0, change)
+    mount_tree::set_attributes(&process::current().mounts(), &place, flags & RECURSIVE != 0, change)
 }
 
 /// What attributes make of a mount's flags: `EINVAL` (`build_mount_kattr`).

@@ -44,7 +44,15 @@ pub fn mount(source: usize, target: usize, kind: usize, flags: usize, data: usiz
     let resolver = view.resolver(AT_FDCWD, &target)?;
     let place = resolver.resolve(&target, WalkFlags::empty())?;
     view.credentials().require(Capability::SysAdmin)?;
-    mount_tree::mount(&resolver, &source, place, &kind, flags as u64, &data)
+    mount_tree::mount(
+        &process::current().mounts(),
+        &resolver,
+        &source,
+        place,
+        &kind,
+        flags as u64,
+        &data,
+    )
 }
 
 /// `umount2(2)`
@@ -62,10 +70,11 @@ pub fn umount2(target: usize, flags: u32) -> Result<()> {
     view.credentials().require(Capability::SysAdmin)?;
     let walk = if flags & UMOUNT_NOFOLLOW != 0 { WalkFlags::NOFOLLOW } else { WalkFlags::empty() };
     let place = view.resolve(AT_FDCWD, &path(target)?, walk)?;
+    let own = process::current().mounts();
     if flags & MNT_EXPIRE != 0 {
-        return mount_tree::expire(place, &view.context().root());
+        return mount_tree::expire(&own, place, &view.context().root());
     }
-    mount_tree::unmount(place, flags & MNT_DETACH != 0)
+    mount_tree::unmount(&own, place, flags & MNT_DETACH != 0)
 }
 
 /// `chroot(2)`
@@ -85,7 +94,7 @@ pub fn pivot_root(new_root: usize, put_old: usize) -> Result<()> {
     let new_root = view.resolve(AT_FDCWD, &path(new_root)?, WalkFlags::DIRECTORY)?;
     let put_old = view.resolve(AT_FDCWD, &path(put_old)?, WalkFlags::DIRECTORY)?;
     let old_root = view.context().root();
-    mount_tree::pivot(&old_root, &new_root, &put_old)?;
+    mount_tree::pivot(&process::current().mounts(), &old_root, &new_root, &put_old)?;
     // Move every process whose root was the old root to the new one.
     for process in process::pids::processes()? {
         for thread in process.threads()? {
