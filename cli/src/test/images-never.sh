@@ -247,6 +247,117 @@ set_user_id() {
     prints 1000 as '/tmp/set/mine -u'
 }
 
+# A command prints the same at each of six starts, the last three of them from an image if it has
+# one.
+prints_again() {
+    expected=$1
+    shift
+    for _ in 1 2 3 4 5 6; do
+        prints "$expected" "$@"
+    done
+}
+
+# access(2) answers for the real user, who comes to other directories than the effective one.
+real_user() {
+    mkdir -p /tmp/rights/mine && cd /tmp/rights || fail "no directory"
+    chmod 755 . && chmod 700 mine
+    cat > access.pl << 'END'
+my $path = '/tmp/rights/mine/file';
+my $answer = syscall(21, $path, 4) == 0 ? 0 : 0 + $!;
+syswrite(STDOUT, "$answer\n");
+END
+    echo '$> = 65534; exec "/usr/bin/perl", "/tmp/rights/access.pl" or die' > other.pl
+    for _ in 1 2; do
+        prints_again 2 perl other.pl
+        touch mine/file
+        prints_again 0 perl other.pl
+        rm mine/file
+        prints 2 perl other.pl
+    done
+    [ "$(begun_of rights/access.pl)" -gt 0 ] || fail "no start began at an image"
+    # The other way round: the real user may not come to it.
+    touch mine/file && cp /usr/bin/perl ./perl && chmod 4755 ./perl
+    cat > real.pl << 'END'
+delete @ENV{qw(PATH IFS CDPATH ENV BASH_ENV)};
+exec '/usr/bin/perl', '/tmp/rights/access.pl' or die;
+END
+    as() { busybox su -s /bin/sh nobody -c '/tmp/rights/perl /tmp/rights/real.pl'; }
+    prints_again 13 as
+    chmod 755 mine && chmod 644 mine/file
+    prints_again 0 as
+    chmod 600 mine/file
+    prints 13 as
+}
+
+# How much room a file system has is told as it is.
+room() {
+    mkdir -p /tmp/room && mount -t tmpfs none /tmp/room && cd /tmp/room || fail "nothing is mounted"
+    touch file other
+    cat > /tmp/by-path.pl << 'END'
+my ($path, $room) = ('/tmp/room', "\0" x 120);
+syscall(137, $path, $room) == 0 or die;
+syswrite(STDOUT, join(' ', (unpack('q*', $room))[2, 3, 4]) . "\n");
+END
+    cat > /tmp/by-descriptor.pl << 'END'
+my $room = "\0" x 120;
+open(F, '<', '/tmp/room/file') && syscall(138, fileno(F), $room) == 0 or die;
+syswrite(STDOUT, join(' ', (unpack('q*', $room))[2, 3, 4]) . "\n");
+END
+    for _ in 1 2 3; do
+        for script in /tmp/by-path.pl /tmp/by-descriptor.pl; do
+            before=$(perl $script)
+            prints_again "$before" perl $script
+            # Nothing else that the script sees is changed.
+            dd if=/dev/zero of=other bs=64k count=1 oflag=append conv=notrunc 2> /tmp/dd ||
+                fail "no room"
+            after=$(perl $script)
+            [ "$after" != "$before" ] || fail "$script tells what room there was"
+        done
+    done
+    [ "$(begun_of by-descriptor.pl)" -gt 0 ] || fail "no start began at an image"
+}
+
+# A file system that is mounted with other words is another one.
+remounted() {
+    mkdir -p /tmp/again && mount -t tmpfs none /tmp/again || fail "nothing is mounted"
+    cp /bin/true /tmp/again/file
+    cat > /tmp/may.pl << 'END'
+my $path = '/tmp/again/file';
+my @answers = map { syscall(21, $path, $_) == 0 ? 0 : 0 + $! } (1, 2);
+syswrite(STDOUT, "@answers\n");
+END
+    for _ in 1 2; do
+        prints_again '0 0' perl /tmp/may.pl
+        mount -o remount,ro /tmp/again || fail "it cannot be made read-only"
+        prints_again '0 30' perl /tmp/may.pl
+        mount -o remount,rw,noexec /tmp/again || fail "it cannot be made noexec"
+        prints_again '13 0' perl /tmp/may.pl
+        mount -o remount,rw,exec /tmp/again || fail "it cannot be made as it was"
+    done
+    [ "$(begun_of may.pl)" -gt 0 ] || fail "no start began at an image"
+}
+
+# What is found from a directory that a program inherited is found in that directory.
+inherited_directories() {
+    mkdir -p /tmp/from/one /tmp/from/two && cd /tmp/from || fail "no directory"
+    echo one > one/word && echo two > two/word && touch two/more
+    cat > at.pl << 'END'
+my $name = 'word';
+my $file = syscall(257, 3, $name, 0);
+open(WORD, "<&=$file") && sysread(WORD, $word, 9) or die;
+$name = 'more';
+my $status = "\0" x 144;
+my @more = (syscall(269, 3, $name, 0), syscall(262, 3, $name, $status, 0));
+syswrite(STDOUT, $word . "@more\n");
+END
+    for _ in 1 2 3 4 5 6; do
+        got=$(perl at.pl 3< one)
+        [ "$got" = "$(printf 'one\n-1 -1')" ] || fail "in one it finds $got"
+    done
+    got=$(perl at.pl 3< two)
+    [ "$got" = "$(printf 'two\n0 0')" ] || fail "in two it finds $got"
+}
+
 # An image of one user's start serves no other user.
 users() {
     mkdir -p /tmp/users && chmod 755 /tmp/users && cd /tmp/users || fail "no directory"

@@ -10,7 +10,7 @@ use crate::image::default;
 use anyhow::{Context, Result, ensure};
 use std::process::{Command, Output, Stdio};
 
-const CHECKS: [(&str, Check); 24] = [
+const CHECKS: [(&str, Check); 28] = [
     ("print_the_same_at_each_start", |hayate| check(hayate, &[], "same_output")),
     ("see_every_change", |hayate| check(hayate, &[], "changes_are_seen")),
     ("see_what_is_mounted", |hayate| check(hayate, &[], "mounts")),
@@ -53,6 +53,10 @@ const CHECKS: [(&str, Check); 24] = [
     ("end_with_their_pipelines_on_four_processors", |hayate| {
         check(hayate, &["--timeout", "600", "--cpus", "4"], "pipelines 8")
     }),
+    ("answer_for_the_real_user", |hayate| check(hayate, &[], "real_user")),
+    ("tell_what_room_there_is", |hayate| check(hayate, &[], "room")),
+    ("see_what_is_remounted", |hayate| check(hayate, &[], "remounted")),
+    ("find_nothing_in_another_directory", |hayate| check(hayate, &[], "inherited_directories")),
     ("serve_one_user_each", |hayate| check(hayate, &[], "users")),
     ("are_never_stale_in_a_storm", |hayate| {
         check(hayate, &["--timeout", "300", "--cpus", "2"], "storm 25")

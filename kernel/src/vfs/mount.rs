@@ -311,9 +311,10 @@ impl Mount {
         self.flags.load(Ordering::Relaxed)
     }
 
-    /// Sets the kept flags (remount).
+    /// Sets the kept flags (remount). The caller holds [`lock`].
     pub fn set_flags(&self, flags: u64) {
         self.flags.store(flags & flags::KEPT, Ordering::Relaxed);
+        watch::mounts_changed();
     }
 
     /// Whether a read through it updates the access time at all; for a directory if `directory`.

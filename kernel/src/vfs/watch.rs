@@ -122,7 +122,7 @@ pub trait Watchers: Send + Sync {
         let _ = file;
     }
 
-    /// Tells that something was mounted or unmounted somewhere. Called with the lock of mounts
+    /// Tells that something was mounted, unmounted or remounted somewhere. Called with the lock of mounts
     /// held.
     fn mounts_changed(&self) {}
 
@@ -181,7 +181,7 @@ pub fn opened_to_write(file: (u64, u64)) {
     }
 }
 
-/// Tells that something was mounted or unmounted.
+/// Tells that something was mounted, unmounted or remounted.
 pub fn mounts_changed() {
     if watched_for(Mask::UNMOUNT) {
         for watchers in WATCHERS.iter() {

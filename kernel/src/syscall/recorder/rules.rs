@@ -16,6 +16,7 @@ use crate::process::images::question::{Answer, Question};
 use crate::process::images::recording::Recording;
 use crate::reclaim::growth::Grow;
 use crate::syscall::file;
+use crate::syscall::file::View;
 use crate::vfs::attributes::FileKind;
 use crate::vfs::mount::Location;
 use crate::vfs::open_file::flags::{O_ACCMODE, O_CREAT, O_NOFOLLOW, O_PATH, O_TMPFILE, O_TRUNC};
@@ -89,12 +90,14 @@ pub fn judge(thread: &Thread, regs: &UserRegs<'_>, recording: &mut Recording) ->
         // Files by name.
         2 => open(thread, recording, (here, a), flags(b)),
         257 => open(thread, recording, (fd, b), flags(c)),
-        4 | 21 | 137 => look(recording, (here, a), WalkFlags::empty()),
+        4 => look(recording, (here, a), WalkFlags::empty()),
         6 => look(recording, (here, a), WalkFlags::NOFOLLOW),
+        21 => access(recording, (here, a), 0),
+        269 => access(recording, (fd, b), 0),
+        439 => access(recording, (fd, b), flags(d)),
+        137 => room(recording, a),
         89 => link(thread, recording, (here, a)),
         267 => link(thread, recording, (fd, b)),
-        269 => look(recording, (fd, b), WalkFlags::empty()),
-        439 => look(recording, (fd, b), walk(flags(d))),
         262 => status(thread, recording, (fd, b), flags(d)),
         332 => status(thread, recording, (fd, b), flags(c)),
         79 => above(recording, thread.directories()?.working()),
@@ -109,7 +112,7 @@ pub fn judge(thread: &Thread, regs: &UserRegs<'_>, recording: &mut Recording) ->
         }
         3 => Ok(close(thread, recording, fd)),
         5 => described(thread, recording, fd, Question::File(fd)),
-        0 | 17 | 19 | 217 | 221 | 138 if recording.owned(fd) == Some(OwnFile::File) => Ok(PLAIN),
+        0 | 17 | 19 | 217 | 221 if recording.owned(fd) == Some(OwnFile::File) => Ok(PLAIN),
         8 => seek(thread, recording, fd, b, c),
         // dup, dup2, dup3
         32 => Ok(copy(thread, recording, fd, None)),
@@ -170,13 +173,42 @@ fn walk(flags: u32) -> WalkFlags {
 
 /// A call that looks at the file of a path.
 fn look(recording: &mut Recording, at: (i32, u64), flags: WalkFlags) -> Result<Verdict> {
+    look_as(recording, &View::current()?, at, flags)
+}
+
+/// The same, with the rights of a view.
+fn look_as(
+    recording: &mut Recording,
+    view: &View,
+    at: (i32, u64),
+    flags: WalkFlags,
+) -> Result<Verdict> {
     let Ok(path) = file::path(at.1 as usize) else { return Ok(Verdict::Horizon) };
     if path.is_empty() {
         return Ok(Verdict::Horizon);
     }
-    match tree::look(recording, (at.0, &path), flags)? {
+    match tree::look(recording, view, (at.0, &path), flags)? {
         Found::Foreign => Ok(Verdict::Horizon),
         Found::Nothing | Found::Random | Found::File(..) => Ok(PLAIN),
+    }
+}
+
+/// `faccessat2(2)` and its like: the answer is that of the real user, who comes to other
+/// directories and files than the effective one.
+fn access(recording: &mut Recording, at: (i32, u64), flags: u32) -> Result<Verdict> {
+    let effective = flags & file::at::EACCESS != 0;
+    let view = if effective { View::current()? } else { View::with_real_ids()? };
+    look_as(recording, &view, at, walk(flags))
+}
+
+/// `statfs(2)`: how much room a file system has is changed by every file on it. What is not there
+/// stays so until its name appears.
+fn room(recording: &mut Recording, path: u64) -> Result<Verdict> {
+    let Ok(path) = file::path(path as usize) else { return Ok(Verdict::Horizon) };
+    let here = hayate_abi::file::AT_FDCWD;
+    match tree::look(recording, &View::current()?, (here, &path), WalkFlags::empty())? {
+        Found::Nothing => Ok(PLAIN),
+        Found::Foreign | Found::Random | Found::File(..) => Ok(Verdict::Horizon),
     }
 }
 
@@ -225,7 +257,7 @@ fn open(thread: &Thread, recording: &mut Recording, at: (i32, u64), flags: u32) 
     }
     let mut walk = WalkFlags::empty();
     walk.set(WalkFlags::NOFOLLOW, flags & O_NOFOLLOW != 0);
-    match tree::look(recording, (at.0, &path), walk)? {
+    match tree::look(recording, &View::current()?, (at.0, &path), walk)? {
         Found::Nothing => Ok(PLAIN),
         Found::File(FileKind::Regular | FileKind::Directory | FileKind::CharDevice) => {
             Ok(Verdict::Goes(After::Opened(OwnFile::File)))
@@ -304,7 +336,7 @@ fn connect(recording: &mut Recording, fd: i32, address: u64, size: u64) -> Resul
         return Ok(Verdict::Horizon);
     }
     let here = hayate_abi::file::AT_FDCWD;
-    match tree::look(recording, (here, path), WalkFlags::empty())? {
+    match tree::look(recording, &View::current()?, (here, path), WalkFlags::empty())? {
         Found::Nothing => Ok(PLAIN),
         _ => Ok(Verdict::Horizon),
     }

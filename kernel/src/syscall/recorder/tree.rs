@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
+use hayate_abi::file::AT_FDCWD;
 use hayate_abi::{Errno, Result};
 use hayate_path_walk::{EntryKind, Hold, Target, Tree};
 
@@ -133,14 +134,21 @@ pub enum Found {
 ///
 /// The walk is repeated until it sees nothing new, since only what was noted before it was seen
 /// counts.
+///
+/// A directory that the program inherited is another one at each start: what is found from there
+/// is foreign.
 pub fn look(
     recording: &mut Recording,
+    view: &View,
     (directory, path): (i32, &[u8]),
     flags: WalkFlags,
 ) -> Result<Found> {
     /// How often a walk is repeated.
     const PATIENCE: usize = 4;
-    let view = View::current()?;
+    let is_known = directory == AT_FDCWD || path.starts_with(b"/") || recording.owns(directory);
+    if !is_known {
+        return Ok(Found::Foreign);
+    }
     for _ in 0..PATIENCE {
         let walker = Walker {
             inner: match view.resolver(directory, path) {
