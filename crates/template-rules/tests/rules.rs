@@ -1,13 +1,25 @@
 //! Rules as text, and the starts that they serve.
 
 use hayate_fuzzing::{Random, rounds, seed};
-use hayate_template_rules::{has_same_environment, is_decisive, is_valid, serves, serves_any};
+use hayate_template_rules::{ReadError, Rules};
 use proptest::prelude::*;
 
 const PYTHON: &[u8] = b"option -u\nlast -c\nlast -m\nscript\nsame PYTHON*\nsame LANG\n";
 
+fn rules(text: &[u8]) -> Rules {
+    Rules::read(text).unwrap()
+}
+
+fn is_valid(text: &[u8]) -> bool {
+    Rules::read(text).is_ok()
+}
+
+fn is_decisive(text: &[u8], variable: &[u8]) -> bool {
+    rules(text).is_decisive(variable)
+}
+
 fn is_served(arguments: &[&str]) -> bool {
-    serves(PYTHON, arguments.iter().map(|argument| argument.as_bytes()))
+    rules(PYTHON).serve(arguments.iter().map(|argument| argument.as_bytes()))
 }
 
 #[test]
@@ -52,7 +64,9 @@ fn a_text_of_other_lines_is_refused() {
     }
     assert!(is_valid(PYTHON) && is_valid(b"") && is_valid(b"\n\nscript\n"));
     assert!(!is_valid(&[b'\n'; 4097]));
-    assert!(serves_any(PYTHON) && !serves_any(b"") && !serves_any(b"option -u\nsame A\n"));
+    assert!(matches!(Rules::read(b"x"), Err(ReadError::NoRules)));
+    let serve_any = |text: &[u8]| rules(text).serve_any();
+    assert!(serve_any(PYTHON) && !serve_any(b"") && !serve_any(b"option -u\nsame A\n"));
 }
 
 #[test]
@@ -62,7 +76,7 @@ fn decisive_variables_are_compared_in_any_order() {
             list.iter().map(|text| text.as_bytes()).collect()
         };
         let (kept, variables) = (bytes(kept), bytes(variables));
-        has_same_environment(PYTHON, kept.iter().copied(), variables.iter().copied())
+        rules(PYTHON).have_same_environment(kept.iter().copied(), variables.iter().copied())
     };
     assert!(same(&[], &["HOME=/", "PATH=/bin"]));
     assert!(same(&["LANG=C", "PYTHONPATH=/x"], &["PYTHONPATH=/x", "A=1", "LANG=C"]));
@@ -73,6 +87,7 @@ fn decisive_variables_are_compared_in_any_order() {
     assert!(!same(&[], &["GLIBC_TUNABLES=x"]));
     assert!(!same(&["LANG=C"], &["LANG=C", "LANG=D"]));
     assert!(is_decisive(b"", b"LD_LIBRARY_PATH=") && is_decisive(b"same A", b"A"));
+    assert!(is_decisive(b"same *", b"=x") && is_decisive(b"same *", b"") && !is_decisive(b"", b""));
     assert!(!is_decisive(b"same A", b"AB=1") && !is_decisive(b"", b"PYTHONPATH=/x"));
 }
 
@@ -91,7 +106,24 @@ proptest! {
                 None => arguments.len() > options.len(),
             };
         let given = arguments.iter().map(|argument| argument.as_bytes());
-        prop_assert_eq!(serves(PYTHON, given), expected);
+        prop_assert_eq!(rules(PYTHON).serve(given), expected);
+    }
+
+    /// The first letters leave out no variable that a pattern names.
+    #[test]
+    fn decisive_are_the_variables_that_a_pattern_names(
+        patterns in prop::collection::vec("[A-Cal_]{1,2}\\*?|\\*", 0..4),
+        variable in "[A-CLDalG_]{0,3}(=x)?",
+    ) {
+        let text: String = patterns.iter().map(|pattern| format!("same {pattern}\n")).collect();
+        let name = variable.split('=').next().unwrap();
+        let always = ["LD_*", "GLIBC_TUNABLES", "MALLOC_*"];
+        let mut all = patterns.iter().map(String::as_str).chain(always);
+        let expected = all.any(|pattern| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => name == pattern,
+        });
+        prop_assert_eq!(is_decisive(text.as_bytes(), variable.as_bytes()), expected);
     }
 }
 
@@ -113,8 +145,8 @@ fn any_bytes_are_read() {
             }
         }
         let arguments = ["-u", "-c", "x"].map(str::as_bytes);
-        let served = serves(&text, arguments);
-        assert!(!served || serves_any(&text), "{}", text.escape_ascii());
-        let _ = (is_valid(&text), is_decisive(&text, b"LANG=C"));
+        let Ok(rules) = Rules::read(&text) else { continue };
+        assert!(!rules.serve(arguments) || rules.serve_any(), "{}", text.escape_ascii());
+        assert!(rules.is_decisive(b"LD_PRELOAD=x"));
     }
 }

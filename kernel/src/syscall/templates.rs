@@ -129,7 +129,7 @@ pub fn bind(path_address: usize, name: usize) -> Result<()> {
     }
     let name = path(name)?;
     let template = table::find(&name, owner)?;
-    if !hayate_template_rules::serves_any(&template.serves) {
+    if !template.serves.serve_any() {
         return Err(Errno::EOPNOTSUPP);
     }
     let view = View::current()?;

@@ -239,8 +239,12 @@ fn show_templates(_: &(), out: &mut Vec<u8>) -> Result<()> {
         table::for_each_path(&template, |path| {
             line(out, format_args!("bound: {}", path.escape_ascii()))
         })?;
-        let rows = [("serves", &template.serves), ("file", &template.mapped)];
-        for (name, list) in rows.into_iter().chain([("file", &template.files)]) {
+        let rows = [
+            ("serves", template.serves.text()),
+            ("file", &*template.mapped),
+            ("file", &*template.files),
+        ];
+        for (name, list) in rows {
             for text in list.split(|&byte| byte == b'\n').filter(|text| !text.is_empty()) {
                 line(out, format_args!("{name}: {}", text.escape_ascii()))?;
             }

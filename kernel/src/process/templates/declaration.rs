@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use hayate_abi::signal::SignalSet;
 use hayate_machine::sync::SpinLock;
+use hayate_template_rules::Rules;
 
 /// A declaration: everything in it comes from a program and is checked where it is used.
 pub struct Declared {
@@ -15,8 +16,8 @@ pub struct Declared {
     pub name: Vec<u8>,
     /// Where each start is told what it was started with.
     pub start: usize,
-    /// Which starts it serves (`hayate_template_rules`).
-    pub serves: Vec<u8>,
+    /// Which starts it serves.
+    pub serves: Rules,
     /// The files that the program says it was made of, one a line.
     pub files: Vec<u8>,
     /// The variables of its environment that must be the same for a start, each ended by a NUL.

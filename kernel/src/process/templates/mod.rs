@@ -40,7 +40,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::fpu::FpuState;
 use hayate_machine::user::{self, UserPtr};
 use hayate_machine::{fpu, frames};
-use hayate_template_rules as rules;
+use hayate_template_rules::{ReadError, Rules};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::credentials::Credentials;
@@ -111,9 +111,13 @@ pub struct Declaring {
 /// `EINVAL`: the name or the rules are not what they should be; `EFAULT`, `E2BIG`, `ENOMEM`.
 pub fn declare(thread: &Thread, declaring: Declaring) -> Result<()> {
     let Declaring { name, start, serves, files } = declaring;
-    if !is_name(&name) || !rules::is_valid(&serves) {
+    if !is_name(&name) {
         return Err(Errno::EINVAL);
     }
+    let serves = Rules::read(&serves).map_err(|error| match error {
+        ReadError::NoRules => Errno::EINVAL,
+        ReadError::NoMemory => Errno::ENOMEM,
+    })?;
     let space = thread.space().ok_or(Errno::ESRCH)?.serial();
     let environment = own_environment(thread, &serves)?;
     UserPtr::new(start).write(&UserStart::default())?;
@@ -130,7 +134,7 @@ fn is_name(text: &[u8]) -> bool {
 }
 
 /// The variables that decide whether a start is served, as the current program got them.
-fn own_environment(thread: &Thread, serves: &[u8]) -> Result<Vec<u8>> {
+fn own_environment(thread: &Thread, serves: &Rules) -> Result<Vec<u8>> {
     let Vectors { environment, environment_end, .. } = thread.process.vectors();
     let length = environment_end.checked_sub(environment).ok_or(Errno::EINVAL)?;
     if length > ENVIRONMENT_MAX {
@@ -142,7 +146,7 @@ fn own_environment(thread: &Thread, serves: &[u8]) -> Result<Vec<u8>> {
     user::copy_in(&mut all, environment)?;
     let mut kept = Vec::new();
     let variables = all.split(|&byte| byte == 0).filter(|text| !text.is_empty());
-    for variable in variables.filter(|text| rules::is_decisive(serves, text)) {
+    for variable in variables.filter(|text| serves.is_decisive(text)) {
         growth::append(&mut kept, variable)?;
         growth::append(&mut kept, b"\0")?;
     }

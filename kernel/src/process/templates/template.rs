@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use hayate_abi::signal::{SignalSet, SignalStack};
-use hayate_template_rules as rules;
+use hayate_template_rules::Rules;
 
 use crate::credentials::Credentials;
 use crate::memory::Space;
@@ -55,7 +55,7 @@ pub struct Template {
     /// Its maker's root directory, and that of every start.
     pub root: Location,
     /// Which starts it serves.
-    pub serves: Vec<u8>,
+    pub serves: Rules,
     /// The files that the program says it was made of, one a line.
     pub files: Vec<u8>,
     /// The paths of the files that are mapped, one a line, the program's first.
@@ -98,7 +98,7 @@ impl Template {
     /// Whether it serves a start with these arguments and this environment.
     pub fn serves(&self, arguments: &Strings, environment: &Strings) -> bool {
         let kept = self.environment.split(|&byte| byte == 0).filter(|text| !text.is_empty());
-        rules::serves(&self.serves, arguments.iter().skip(1))
-            && rules::has_same_environment(&self.serves, kept, environment.iter())
+        self.serves.serve(arguments.iter().skip(1))
+            && self.serves.have_same_environment(kept, environment.iter())
     }
 }
