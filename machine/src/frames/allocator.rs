@@ -79,7 +79,11 @@ fn kept_from_here() -> u32 {
 
 /// Whether fewer than `frames` are left, which what runs here must leave to others besides.
 fn are_fewer_left(frames: u32) -> bool {
-    let left = LEFT.load(Relaxed);
+    are_fewer(LEFT.load(Relaxed), frames)
+}
+
+/// Whether `left` frames are fewer than `frames` and those that what runs here must leave to others.
+fn are_fewer(left: u32, frames: u32) -> bool {
     left < frames + ADMINISTRATORS.load(Relaxed) && left < frames + kept_from_here()
 }
 
@@ -94,10 +98,22 @@ pub fn is_low() -> bool {
 /// run will need the rest.
 #[inline]
 pub fn is_scarce() -> bool {
-    /// No more than 4 MiB are kept for that purpose.
+    are_fewer_left(room())
+}
+
+/// Like [`is_scarce`], with the frames in all processors' caches counted as free. In a small memory
+/// they are a good part of what is left, and whoever asks here is refused otherwise. It takes the
+/// allocator's lock.
+pub fn is_scarce_in_all() -> bool {
+    are_fewer(counts().free as u32, room())
+}
+
+/// How many frames are kept for the kernel and for what runs already.
+fn room() -> u32 {
+    /// No more than 4 MiB are kept for what runs already.
     const MOST: u32 = 1024;
     let reserve = RESERVE.load(Relaxed);
-    are_fewer_left(reserve + reserve.min(MOST))
+    reserve + reserve.min(MOST)
 }
 
 /// Whether enough memory is free to spend some of it on speed: more than a quarter.

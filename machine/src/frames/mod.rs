@@ -42,8 +42,8 @@ mod run;
 mod unused;
 
 pub use allocator::{
-    FrameCounts, counts, given_back, is_low, is_plentiful, is_scarce, keep_for_administrators,
-    prepare, total,
+    FrameCounts, counts, given_back, is_low, is_plentiful, is_scarce, is_scarce_in_all,
+    keep_for_administrators, prepare, total,
 };
 pub(crate) use allocator::{adopt, allocate_kernel, give_run, give_zeroed, init};
 pub use block::Block;
