@@ -189,6 +189,7 @@ fn threaded() {
                 thread.moved.read_from_device(bytes);
             }
         },
+        is_ending: || process::try_current().is_some_and(|thread| thread.process().is_exiting()),
     });
     ipc::mqueue::tree::register_callers(|| process::current().ipc().mqueue.clone());
     syscall::init();

@@ -12,6 +12,7 @@ pub mod block;
 pub mod entropy;
 mod fw_disk;
 pub mod net;
+pub mod virtio_9p;
 pub mod virtio_balloon;
 mod virtio_blk;
 pub mod virtio_console;
@@ -31,6 +32,7 @@ pub fn init() {
             kind::BLOCK => virtio_blk::start(device),
             kind::CONSOLE => virtio_console::start(device),
             kind::ENTROPY => entropy::start(device),
+            kind::NINEP => virtio_9p::start(device),
             kind::NET => virtio_net::start(device),
             kind::PMEM => virtio_pmem::start(device),
             other => {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`tmpfs`] | in memory: their page caches are the files |
 //! | [`ext4`] | on a disk, read-only |
+//! | [`ninep`] | at a server on the host, which others use as well |
 //! | [`overlay`] | in a writable layer over read-only ones |
 //! | [`devfs`] | `/dev`: a tmpfs to which drivers add nodes |
 //! | [`proc`], [`sysfs`] | nowhere: their texts are made when they are read |
@@ -19,6 +20,7 @@ pub mod devfs;
 pub mod disk;
 pub mod ext4;
 pub mod initramfs;
+pub mod ninep;
 pub mod overlay;
 pub mod proc;
 pub mod root;
@@ -37,6 +39,7 @@ pub fn init() {
     filesystem_type::register_type(&tmpfs::TYPE);
     filesystem_type::register_type(&tmpfs::RAMFS);
     ext4::register();
+    ninep::register();
     overlay::register();
     devfs::init();
     tmpfs::memfd::init();

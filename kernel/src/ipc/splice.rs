@@ -131,8 +131,10 @@ pub fn into_pipe(
         return Err(Errno::EBADF);
     }
     match from.inode().page_cache() {
-        Some(page_cache) => pages_into_pipe(from, side, &page_cache, pipe, count, nonblocking),
-        None => bytes_into_pipe(from, side, pipe, count, nonblocking),
+        Some(page_cache) if !page_cache.is_copied() => {
+            pages_into_pipe(from, side, &page_cache, pipe, count, nonblocking)
+        }
+        _ => bytes_into_pipe(from, side, pipe, count, nonblocking),
     }
 }
 

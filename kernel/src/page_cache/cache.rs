@@ -205,6 +205,12 @@ impl PageCache {
         self.source.as_ref().is_none_or(|source| source.memory_only())
     }
 
+    /// Whether the pages are copies of a content that others change as well
+    /// ([`PageSource::is_copied`]).
+    pub fn is_copied(&self) -> bool {
+        self.source.as_ref().is_some_and(|source| source.is_copied())
+    }
+
     /// Returns the page if it is in memory now. Never sleeps.
     #[inline]
     pub fn peek(&self, index: u64) -> Option<Frame> {

@@ -37,6 +37,12 @@ pub trait PageSource: Send + Sync {
         let _ = pages;
     }
 
+    /// Whether the pages are copies of a content that others change as well: reads and writes go to
+    /// the source itself, and the pages are for mappings, none of which can be shared and written.
+    fn is_copied(&self) -> bool {
+        false
+    }
+
     /// Whether the pages exist only in memory: missing pages are holes, and no page may be
     /// reclaimed.
     fn memory_only(&self) -> bool {

@@ -62,6 +62,23 @@ impl PageCache {
         self.touch();
     }
 
+    /// Takes pages out that are copies and may be old, from page tables too: the next access reads
+    /// them again. Private copies stay. Sets the size if it is given.
+    pub fn refresh(&self, first: u64, last: u64, size: Option<u64>) {
+        let _content = self.lock_content();
+        let old = size.map(|size| self.size.swap(size, Ordering::AcqRel));
+        self.touch();
+        self.drop_pages(first, last);
+        self.unmap(first, last, false);
+        // A fault may have put a page back between the two steps.
+        self.drop_pages(first, last);
+        if let (Some(size), Some(old)) = (size, old)
+            && size < old
+        {
+            self.unmap(size.div_ceil(PAGE as u64), u64::MAX >> SHIFT, true);
+        }
+    }
+
     fn drop_pages(&self, first: u64, last: u64) {
         loop {
             let (removed, all) = self.pages.lock().remove_range(first, last);

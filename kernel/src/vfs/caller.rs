@@ -21,6 +21,8 @@ pub struct Caller {
     pub limit: fn(usize) -> u64,
     /// Charges bytes that were read from a device to the calling thread, if there is one.
     pub read_from_device: fn(usize),
+    /// Whether the calling process ends: it waits for nothing that it need not wait for.
+    pub is_ending: fn() -> bool,
 }
 
 static CALLER: Once<Caller> = Once::new();
@@ -68,6 +70,11 @@ pub fn identity() -> Ucred {
 /// Returns the number of the calling process; 0 in the kernel itself.
 pub fn process() -> u32 {
     CALLER.get().map_or(0, |caller| (caller.process)())
+}
+
+/// Whether the calling process ends; false in the kernel itself.
+pub fn is_ending() -> bool {
+    CALLER.get().is_some_and(|caller| (caller.is_ending)())
 }
 
 /// Charges bytes that were read from a device to the calling thread, if there is one.

@@ -8,6 +8,14 @@
 //! remaining negative dentries are dropped with it ([`Dentry::remove`]), and names that are looked
 //! up in it afterwards are not cached.
 //!
+//! A file system whose tree others change as well ([`Caching::InUse`]) is asked at every walk, so
+//! its dentries are worth keeping only while they are in use: for the directory locks, for what is
+//! mounted on them, for the mark that a name was removed. It has a table of its own for them,
+//! [`HeldNames`], which owns none; the tables of its directories stay empty. So a walk through other
+//! file systems finds out nothing about it: only a name that is not cached leads there.
+//!
+//! [`Caching::InUse`]: super::filesystem::Caching::InUse
+//!
 //! # Locks
 //!
 //! Each dentry has a *directory lock*, which sleeps: it is held over look-ups that ask the file
@@ -16,7 +24,8 @@
 //! lock of the file system. The spin locks (`children`, `link`, `inode`) are leaves, taken one at a
 //! time; a walk through cached names takes only them.
 
-use alloc::sync::Arc;
+use alloc::collections::BTreeMap;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -79,6 +88,64 @@ bitflags::bitflags! {
         const ANONYMOUS = 4;
         /// Made without a name on purpose (`O_TMPFILE`); may be given one.
         const LINKABLE = 8;
+        /// Its file system has a table of the names in use ([`HeldNames`]).
+        const HELD = 16;
+    }
+}
+
+/// The dentries in use of a file system that is asked at every walk, by the address of their
+/// directory's dentry, which each of them keeps alive, and by name. None of them is owned here.
+#[derive(Default)]
+pub struct HeldNames(SpinLock<BTreeMap<(usize, Name), Weak<Dentry>>>);
+
+impl HeldNames {
+    fn key(directory: &Dentry, name: &Name) -> (usize, Name) {
+        (core::ptr::from_ref(directory).addr(), Arc::clone(name))
+    }
+
+    /// Returns the dentry of a name, if it is in use.
+    pub fn find(&self, directory: &Dentry, name: &Name) -> Option<Arc<Dentry>> {
+        self.0.lock().get(&Self::key(directory, name)).and_then(Weak::upgrade)
+    }
+
+    /// Enters a dentry under its name; one that was there is not found any more.
+    fn enter(&self, directory: &Dentry, name: &Name, child: &Arc<Dentry>) {
+        self.0.lock().insert(Self::key(directory, name), Arc::downgrade(child));
+    }
+
+    /// Enters `child`, unless there is one with the same inode, which is returned.
+    fn enter_or_find(&self, directory: &Dentry, name: &Name, child: Arc<Dentry>) -> Arc<Dentry> {
+        let key = Self::key(directory, name);
+        let mut names = self.0.lock();
+        let old = names.get(&key).and_then(Weak::upgrade);
+        let new = child.inode();
+        let same = old.as_ref().is_some_and(|old| match (&*old.inode.lock(), &new) {
+            (Some(old), Some(new)) => Arc::ptr_eq(old, new),
+            _ => false,
+        });
+        if !same {
+            names.insert(key, Arc::downgrade(&child));
+        }
+        drop(names);
+        // Neither is dropped under the lock, which the end of a dentry takes.
+        match old {
+            Some(old) if same => old,
+            _ => child,
+        }
+    }
+
+    /// Takes a name out.
+    fn take(&self, directory: &Dentry, name: &Name) -> Option<Arc<Dentry>> {
+        self.0.lock().remove(&Self::key(directory, name))?.upgrade()
+    }
+
+    /// Takes out the entry of a dentry that ends, unless another one has its place.
+    fn end(&self, directory: &Dentry, name: &Name, ended: *const Dentry) {
+        let key = Self::key(directory, name);
+        let mut names = self.0.lock();
+        if names.get(&key).is_some_and(|held| held.as_ptr() == ended) {
+            names.remove(&key);
+        }
     }
 }
 
@@ -121,7 +188,9 @@ impl Dentry {
     /// Makes the root of a file system.
     pub fn root(filesystem: Arc<dyn FileSystem>) -> Arc<Dentry> {
         let inode = filesystem.root();
-        Dentry::build(filesystem, None, Name::from(&b"/"[..]), Some(inode), DentryState::empty())
+        let mut state = DentryState::empty();
+        state.set(DentryState::HELD, filesystem.held().is_some());
+        Dentry::build(filesystem, None, Name::from(&b"/"[..]), Some(inode), state)
     }
 
     /// Makes a dentry for an inode without a path, shown as `name` (`pipe:[17]`).
@@ -140,8 +209,18 @@ impl Dentry {
             Some(Arc::clone(parent)),
             name,
             inode,
-            DentryState::empty(),
+            parent.state() & DentryState::HELD,
         )
+    }
+
+    /// Returns the dentry in use for `name`, which the file system says leads to `inode`: one that
+    /// is in use already, or a new one. For a file system with [`HeldNames`].
+    pub fn hold(self: &Arc<Self>, name: &Name, inode: Arc<dyn Inode>) -> Arc<Dentry> {
+        let child = Dentry::child(self, Arc::clone(name), Some(inode));
+        match self.filesystem.held() {
+            Some(held) => held.enter_or_find(self, name, child),
+            None => child,
+        }
     }
 
     /// Returns the file system that the name is in.
@@ -208,6 +287,12 @@ impl Dentry {
     /// Adds a child to the table, replacing one of the same name.
     pub fn adopt(&self, child: &Arc<Dentry>) -> Result<()> {
         let name = child.name();
+        if self.state().contains(DentryState::HELD)
+            && let Some(held) = self.filesystem.held()
+        {
+            held.enter(self, &name, child);
+            return Ok(());
+        }
         let hash = hash_name(&name);
         let mut children = self.children.lock();
         if reserve(&mut children, 1).is_err() {
@@ -231,6 +316,11 @@ impl Dentry {
 
     /// Removes a child from the table.
     pub fn disown(&self, name: &[u8]) -> Option<Arc<Dentry>> {
+        if self.state().contains(DentryState::HELD)
+            && let Some(held) = self.filesystem.held()
+        {
+            return held.take(self, &Name::from(name));
+        }
         let mut children = self.children.lock();
         let found = children.find_entry(hash_name(name), |child| same_name(&child.0, name));
         let (removed, _) = found.ok()?.remove();
@@ -388,6 +478,31 @@ impl Dentry {
     }
 }
 
+impl Dentry {
+    /// Tells of the end of a removed or held name those that have to know.
+    #[cold]
+    fn end(&mut self, state: DentryState) {
+        if state.contains(DentryState::UNLINKED)
+            && let Some(inode) = self.inode.get_mut()
+        {
+            super::watch::gone(|| inode.metadata());
+        }
+        self.leave_names();
+    }
+
+    /// Takes a dentry that ends out of the names in use of its file system, if that has any.
+    fn leave_names(&mut self) {
+        let ended: *const Dentry = self;
+        let state = DentryState::from_bits_retain(*self.state.get_mut());
+        let link = self.link.get_mut();
+        if state.contains(DentryState::HELD)
+            && let (Some(held), Some(directory)) = (self.filesystem.held(), &link.parent)
+        {
+            held.end(directory, &link.name, ended);
+        }
+    }
+}
+
 impl Drop for Dentry {
     /// If the name was removed, tells watchers of the file that it is gone: this was the last
     /// reference to it under the removed name (`dentry_unlink_inode`, fs/dcache.c).
@@ -395,14 +510,16 @@ impl Drop for Dentry {
     /// Releases the ancestors in a loop: a chain of last references can be longer than a kernel
     /// stack is deep.
     fn drop(&mut self) {
-        if *self.state.get_mut() & DentryState::UNLINKED.bits() != 0
-            && let Some(inode) = self.inode.get_mut()
-        {
-            super::watch::gone(|| inode.metadata());
+        let state = DentryState::from_bits_retain(*self.state.get_mut());
+        if state.intersects(DentryState::UNLINKED | DentryState::HELD) {
+            self.end(state);
         }
         let mut next = self.link.get_mut().parent.take();
         while let Some(parent) = next {
-            next = Arc::into_inner(parent).and_then(|mut owned| owned.link.get_mut().parent.take());
+            next = Arc::into_inner(parent).and_then(|mut owned| {
+                owned.leave_names();
+                owned.link.get_mut().parent.take()
+            });
         }
     }
 }

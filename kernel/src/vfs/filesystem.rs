@@ -9,6 +9,7 @@ use hayate_abi::Result;
 use hayate_machine::sync::SpinLock;
 
 use super::attributes::DeviceNumber;
+use super::dentry::HeldNames;
 use super::inode::Inode;
 
 /// How long the dentry cache may keep the answers of a file system.
@@ -21,6 +22,9 @@ pub enum Caching {
     Positive,
     /// Ask every time (procfs).
     Never,
+    /// Ask every time, since others change the tree as well, but a name that is in use keeps its
+    /// dentry: the file system has [`FileSystem::held`].
+    InUse,
 }
 
 /// The numbers of `statfs(2)`.
@@ -59,6 +63,10 @@ pub trait FileSystem: Send + Sync {
     /// How long the dentry cache may keep its answers.
     fn caching(&self) -> Caching {
         Caching::All
+    }
+    /// Returns the names that are in use, for [`Caching::InUse`].
+    fn held(&self) -> Option<&HeldNames> {
+        None
     }
     /// Whether writing is impossible whatever the mount's flags.
     fn read_only(&self) -> bool {

@@ -67,6 +67,12 @@ pub trait Inode: Any + Send + Sync {
     /// Returns all that `stat(2)` reports.
     fn metadata(&self) -> Result<Metadata>;
 
+    /// Returns device and inode number, which never change. A file system that asks somebody for the
+    /// metadata knows these without.
+    fn identity(&self) -> Result<(u64, u64)> {
+        self.metadata().map(|metadata| metadata.identity())
+    }
+
     /// Changes what `change` names (`chmod`, `chown`, `truncate`, `utimensat`). The caller has
     /// checked permissions and computed which set-id bits are cleared. Times that are not named
     /// follow POSIX: a change of size sets mtime and ctime, any change sets ctime.
@@ -192,6 +198,11 @@ pub trait Inode: Any + Send + Sync {
     /// Returns the number of the mount namespace that it is, if it is one.
     fn mount_namespace(&self) -> Option<u64> {
         None
+    }
+
+    /// Opens a directory for enumeration; `None` if that needs nothing of the file system.
+    fn open_directory(self: Arc<Self>) -> Result<Option<Arc<dyn FileOps>>> {
+        Ok(None)
     }
 
     /// Whether `open` is called for any kind of file: for nodes that carry their device or pipe

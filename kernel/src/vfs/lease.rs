@@ -161,7 +161,7 @@ pub fn get(file: &OpenFile) -> Result<LeaseKind> {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return Ok(LeaseKind::None);
     }
-    let identity = file.metadata()?.identity();
+    let identity = file.inode().identity()?;
     let mine = |lease: &&Lease| lease.file == address(file);
     Ok(change(identity, |leases| leases.iter().find(mine).map_or(LeaseKind::None, Lease::target)))
 }
@@ -179,7 +179,7 @@ pub fn set(file: &OpenFile, fd: i32, kind: LeaseKind, credentials: &Credentials)
         return if remove(file)? { Ok(()) } else { Err(Errno::EAGAIN) };
     }
     check_others(file, kind)?;
-    let identity = file.metadata()?.identity();
+    let identity = file.inode().identity()?;
     let new = change(identity, |leases| enter(leases, file, fd, kind))?;
     if new {
         file.mark(Marks::LEASE);
@@ -216,7 +216,7 @@ fn enter(leases: &mut Vec<Lease>, file: &OpenFile, fd: i32, kind: LeaseKind) -> 
 
 /// Removes the lease of an open file; returns whether there was one.
 fn remove(file: &OpenFile) -> Result<bool> {
-    let identity = file.metadata()?.identity();
+    let identity = file.inode().identity()?;
     let mine = address(file);
     let removed = change(identity, |leases| {
         let at = leases.iter().position(|lease| lease.file == mine)?;
@@ -276,7 +276,7 @@ pub fn break_for(inode: &Arc<dyn Inode>, flags: u32) -> Result<()> {
 
 #[cold]
 fn break_leases(inode: &Arc<dyn Inode>, flags: u32) -> Result<()> {
-    let identity = inode.metadata()?.identity();
+    let identity = inode.identity()?;
     let writes = flags & O_ACCMODE != O_RDONLY;
     let end = match BREAK_TIME.get() as u64 {
         0 => u64::MAX,

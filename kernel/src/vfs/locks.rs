@@ -427,7 +427,7 @@ pub fn query(file: &OpenFile, owner: LockOwner, lock: &mut Flock) -> Result<()> 
         return Err(Errno::EINVAL);
     }
     let wanted = record(file, owner, 0, lock)?;
-    let identity = file.metadata()?.identity();
+    let identity = file.inode().identity()?;
     let table = TABLE.lock();
     match table.files.get(&identity).and_then(|locks| locks.conflict(&wanted)) {
         None => lock.l_type = F_UNLCK,
@@ -446,7 +446,7 @@ pub fn query(file: &OpenFile, owner: LockOwner, lock: &mut Flock) -> Result<()> 
 /// `F_SETLK`, `F_SETLKW` (`wait`) and their `F_OFD_` forms. `pid` is what other processes see.
 pub fn set(file: &OpenFile, owner: LockOwner, pid: i32, lock: &Flock, wait: bool) -> Result<()> {
     let wanted = record(file, owner, pid, lock)?;
-    let identity = file.metadata()?.identity();
+    let identity = file.inode().identity()?;
     match lock.l_type {
         F_RDLCK if !file.readable() => return Err(Errno::EBADF),
         F_WRLCK if !file.writable() => return Err(Errno::EBADF),
@@ -470,7 +470,7 @@ pub fn flock(file: &OpenFile, operation: i32) -> Result<()> {
     const LOCK_NB: i32 = 4;
     const LOCK_UN: i32 = 8;
     let owner = LockOwner::of_description(file);
-    let identity = file.metadata()?.identity();
+    let identity = file.inode().identity()?;
     let exclusive = match operation & !LOCK_NB {
         LOCK_SH => false,
         LOCK_EX => true,
@@ -509,9 +509,9 @@ pub fn init() {
 
 /// The last reference to an open file is going away: its `flock` and description locks end.
 fn release_open_file(file: &OpenFile) {
-    let Ok(metadata) = file.metadata() else { return };
+    let Ok(identity) = file.inode().identity() else { return };
     let owner = LockOwner::of_description(file);
-    let _ = TABLE.lock().free(metadata.identity(), Freed::all_of(owner), |locks| {
+    let _ = TABLE.lock().free(identity, Freed::all_of(owner), |locks| {
         locks.records.retain(|held| held.owner != owner);
         locks.whole.retain(|held| held.0 != owner);
         Ok(())
@@ -520,9 +520,9 @@ fn release_open_file(file: &OpenFile) {
 
 /// A descriptor of `file` is closed in `table`: the record locks of its process on the file end.
 pub fn release_record_locks(table: &FdTable, file: &OpenFile) {
-    let Ok(metadata) = file.metadata() else { return };
+    let Ok(identity) = file.inode().identity() else { return };
     let owner = LockOwner::of_table(table);
-    let _ = TABLE.lock().free(metadata.identity(), Freed::all_of(owner), |locks| {
+    let _ = TABLE.lock().free(identity, Freed::all_of(owner), |locks| {
         locks.records.retain(|held| held.owner != owner);
         Ok(())
     });

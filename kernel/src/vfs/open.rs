@@ -19,12 +19,48 @@ use super::set_id;
 use super::watch::Mask;
 use crate::credentials::access;
 
+/// How often an open begins anew that the host has overtaken.
+const RETRIES: usize = 3;
+
 /// Opens the file at `path`. `mode` is for a file that is made; the umask is applied to it.
 ///
 /// # Errors
 /// `ENFILE`, before anything is looked for or made, as `path_openat` has it; those of the path and
 /// of the file.
+#[inline]
 pub fn open(
+    resolver: &Resolver<'_>,
+    path: &[u8],
+    flags: u32,
+    mode: u16,
+    walk: WalkFlags,
+) -> Result<Arc<OpenFile>> {
+    match open_once(resolver, path, flags, mode, walk) {
+        Err(Errno::ESTALE) => open_again(resolver, path, flags, mode, walk),
+        other => other,
+    }
+}
+
+/// Opens the file at `path` after a name led to another file than it did a moment ago, which only
+/// happens where others change the tree as well (`do_filp_open`, fs/namei.c).
+#[cold]
+fn open_again(
+    resolver: &Resolver<'_>,
+    path: &[u8],
+    flags: u32,
+    mode: u16,
+    walk: WalkFlags,
+) -> Result<Arc<OpenFile>> {
+    for _ in 1..RETRIES {
+        match open_once(resolver, path, flags, mode, walk) {
+            Err(Errno::ESTALE) => {}
+            other => return other,
+        }
+    }
+    open_once(resolver, path, flags, mode, walk)
+}
+
+fn open_once(
     resolver: &Resolver<'_>,
     path: &[u8],
     flags: u32,
@@ -82,7 +118,11 @@ fn open_or_create(
         let found = super::path::lookup(&directory.dentry, &inode, &name)?;
         let (dentry, created) = match found.inode() {
             Some(_) => (found, false),
-            None => create(resolver, &directory, &inode, &name, mode)?,
+            None => match create(resolver, &directory, &inode, &name, mode) {
+                // Others made it since it was looked for.
+                Err(Errno::EEXIST) if flags & O_EXCL == 0 => return Err(Errno::ESTALE),
+                made => made?,
+            },
         };
         if created {
             notify::named(&inode, Mask::CREATE, &name, 0);
@@ -235,7 +275,10 @@ fn operations(
 ) -> Result<Arc<dyn FileOps>> {
     let request = OpenRequest { flags, credentials: resolver.credentials, location };
     match attributes.kind {
-        FileKind::Directory => Ok(Arc::new(Directory)),
+        FileKind::Directory => match Arc::clone(inode).open_directory()? {
+            Some(opened) => Ok(opened),
+            None => Ok(Arc::new(Directory)),
+        },
         FileKind::Regular => Arc::clone(inode).open(&request),
         _ if inode.opens_itself() => Arc::clone(inode).open(&request),
         FileKind::CharDevice | FileKind::BlockDevice => {
@@ -313,7 +356,7 @@ pub fn read_directory(file: &OpenFile, sink: &mut dyn DirectorySink) -> Result<(
         }
         *position = 2;
     }
-    let outcome = inode.read_dir(&mut position, sink);
+    let outcome = file.ops().read_dir(file, &mut position, sink);
     let mount = &file.location().mount;
     if file.flags() & O_NOATIME == 0 && mount.notes_access(true) {
         inode.note_access(mount.notes_every_access());

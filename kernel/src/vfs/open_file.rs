@@ -18,7 +18,7 @@ use hayate_machine::sync::{Once, SpinLock};
 
 use super::fasync::{Interest, Signals};
 use super::file_count::Counted;
-use super::inode::{Inode, Metadata};
+use super::inode::{DirectorySink, Inode, Metadata};
 use super::mount::Location;
 pub use super::open_flags as flags;
 use super::open_flags::*;
@@ -149,6 +149,16 @@ pub trait FileOps: Any + Send + Sync {
     fn allocate(&self, file: &OpenFile, mode: u32, offset: u64, length: u64) -> Result<()> {
         let _ = (file, mode, offset, length);
         Err(Errno::EOPNOTSUPP)
+    }
+
+    /// Enumerates an open directory; see [`Inode::read_dir`].
+    fn read_dir(
+        &self,
+        file: &OpenFile,
+        position: &mut u64,
+        sink: &mut dyn DirectorySink,
+    ) -> Result<()> {
+        file.inode().read_dir(position, sink)
     }
 
     /// `fsync(2)` / `fdatasync(2)`.

@@ -63,11 +63,41 @@ pub fn lookup(directory: &Arc<Dentry>, inode: &Arc<dyn Inode>, name: &[u8]) -> R
     if let Some(child) = directory.cached(name) {
         return Ok(child);
     }
-    if directory.filesystem().caching() == Caching::Never {
+    if matches!(directory.filesystem().caching(), Caching::Never | Caching::InUse) {
         return lookup_locked(directory, inode, name);
     }
     let _lock = directory.lock_directory();
     lookup_locked(directory, inode, name)
+}
+
+/// Asks a file system whose tree others change as well. What the name led to before does not count,
+/// except for what is mounted there. Needs no lock: of two answers the file system gave one later.
+#[cold]
+fn lookup_in_use(
+    directory: &Arc<Dentry>,
+    inode: &Arc<dyn Inode>,
+    name: &[u8],
+) -> Result<Arc<Dentry>> {
+    let name = Name::from(name);
+    let held = directory.filesystem().held().and_then(|held| held.find(directory, &name));
+    if let Some(held) = &held
+        && held.state().contains(DentryState::MOUNTED)
+    {
+        return Ok(Arc::clone(held));
+    }
+    let found = match inode.lookup(&name) {
+        Ok(found) => Some(directory.hold(&name, found)),
+        Err(Errno::ENOENT) => None,
+        Err(error) => return Err(error),
+    };
+    if let Some(held) =
+        held.filter(|held| !found.as_ref().is_some_and(|new| Arc::ptr_eq(new, held)))
+        && let Some(content) = held.inode().and_then(|inode| inode.page_cache())
+    {
+        // Another file, or none: nothing is to be kept of the old one.
+        content.forget();
+    }
+    Ok(found.unwrap_or_else(|| Dentry::child(directory, name, None)))
 }
 
 /// Like [`lookup`], for a caller that holds the directory lock.
@@ -82,15 +112,19 @@ pub fn lookup_locked(
     if name.len() > NAME_MAX {
         return Err(Errno::ENAMETOOLONG);
     }
+    let caching = directory.filesystem().caching();
+    if caching == Caching::InUse {
+        return lookup_in_use(directory, inode, name);
+    }
     let found = match inode.lookup(name) {
         Ok(found) => Some(found),
         Err(Errno::ENOENT) => None,
         Err(error) => return Err(error),
     };
-    let keep = match directory.filesystem().caching() {
+    let keep = match caching {
         Caching::All => true,
         Caching::Positive => found.is_some(),
-        Caching::Never => false,
+        Caching::Never | Caching::InUse => false,
     };
     let child = Dentry::child(directory, Name::from(name), found);
     // In a removed directory nothing is ever found, and nothing would take the name out of the

@@ -353,6 +353,13 @@ impl<'a> Input<'a> {
         )
     }
 
+    /// Counts only the first `done` bytes as taken, for a file that did not keep the rest. Nothing
+    /// more is taken afterwards.
+    pub fn give_back(&mut self, done: usize) {
+        self.done = self.done.min(done);
+        self.remaining = 0;
+    }
+
     /// Skips all that is left without reading it (`/dev/null`); returns how much.
     #[inline]
     pub fn discard(&mut self) -> usize {

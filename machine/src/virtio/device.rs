@@ -15,6 +15,7 @@ pub mod kind {
     pub const CONSOLE: u32 = 3;
     pub const ENTROPY: u32 = 4;
     pub const BALLOON: u32 = 5;
+    pub const NINEP: u32 = 9;
     pub const PMEM: u32 = 27;
 }
 

@@ -58,7 +58,7 @@ use self::options::Options;
 use crate::reclaim::growth::Grow;
 use crate::schedule::Mutex;
 use crate::vfs::anonymous::empty_root;
-use crate::vfs::filesystem::{FileSystem, RootHandle, Usage, anonymous_device};
+use crate::vfs::filesystem::{Caching, FileSystem, RootHandle, Usage, anonymous_device};
 use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
 use crate::vfs::inode::{FileKind, Inode, Owner};
 use crate::vfs::mount::Location;
@@ -86,6 +86,11 @@ fn mount(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
             return Err(Errno::EINVAL);
         }
     };
+    let parts = upper.iter().flat_map(|(upper, work)| [upper, work]);
+    if lowers.iter().chain(parts).any(|part| part.dentry.filesystem().caching() == Caching::InUse) {
+        warn!("overlay: a layer is a tree that others change as well; an overlay would not see it");
+        return Err(Errno::EINVAL);
+    }
     assemble(lowers, upper, options.shown)
 }
 

@@ -119,7 +119,7 @@ impl Inotify {
     /// `inotify_add_watch(2)`: returns the watch's number. A mask may contain no events.
     pub fn add(&self, inode: &Arc<dyn Inode>, mask: Mask) -> Result<i32> {
         let kept = mask & (ALL | Mask::ONESHOT | Mask::EXCL_UNLINK);
-        let identity = inode.metadata()?.identity();
+        let identity = inode.identity()?;
         let mut table = TABLE.lock();
         let watches = table.entry(identity).or_default();
         let mine = watches.iter_mut().find(|watch| watch.instance.as_ptr() == self.me.as_ptr());

@@ -67,7 +67,7 @@ impl Tree for Walker<'_> {
     }
 
     fn search(&self, here: &Location) -> Result<Arc<dyn Inode>> {
-        if here.dentry.filesystem().caching() == Caching::Never {
+        if matches!(here.dentry.filesystem().caching(), Caching::Never | Caching::InUse) {
             self.foreign.set(true);
         }
         if let Ok(inode) = here.inode() {
@@ -207,7 +207,8 @@ fn last(walker: &Walker<'_>, place: &Location) -> Result<Found> {
         }
         _ => false,
     };
-    if !known || place.dentry.filesystem().caching() == Caching::Never {
+    let caching = place.dentry.filesystem().caching();
+    if !known || matches!(caching, Caching::Never | Caching::InUse) {
         return Ok(Found::Foreign);
     }
     walker.note(&inode, Part::Itself);

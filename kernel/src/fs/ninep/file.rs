@@ -1,0 +1,172 @@
+//! An open file: reads and writes go to the server.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use hayate_abi::{Errno, Result};
+use hayate_machine::frames::Frame;
+use hayate_machine::sync::SpinLock;
+
+use super::client::Fid;
+use super::pages::Content;
+use crate::drivers::virtio_9p::FRAMES;
+use crate::reclaim;
+use crate::reclaim::growth::Grow;
+use crate::schedule;
+use crate::vfs::caller;
+use crate::vfs::content::SIZE_MAX;
+use crate::vfs::open_file::flags::*;
+use crate::vfs::open_file::{FileOps, OpenFile, Traits};
+use crate::vfs::transfer::{Input, Output};
+
+const PAGE: usize = 4096;
+
+/// An open file.
+pub struct OpenedFile {
+    node: Arc<dyn Content>,
+    /// The file, opened at the server.
+    fid: SpinLock<Arc<Fid>>,
+    /// The flags with which it was opened there.
+    flags: SpinLock<u32>,
+}
+
+/// Returns frames for a transfer of so many bytes, or for a part of it.
+fn frames(wanted: usize) -> Result<Vec<Frame>> {
+    let count = wanted.div_ceil(PAGE).clamp(1, FRAMES);
+    let mut frames = Vec::new();
+    frames.make_room_exact(count)?;
+    frames.push(reclaim::frame()?);
+    frames.extend((1..count).map_while(|_| Frame::allocate()));
+    Ok(frames)
+}
+
+/// Calls `step` with each frame and how many of `count` bytes it has, until a step moves less.
+fn each(
+    frames: &[Frame],
+    count: usize,
+    mut step: impl FnMut(&Frame, usize) -> Result<usize>,
+) -> Result<usize> {
+    let mut moved = 0;
+    for frame in frames {
+        let length = (count - moved).min(PAGE);
+        if length == 0 {
+            break;
+        }
+        match step(frame, length) {
+            Ok(part) => {
+                moved += part;
+                if part < length {
+                    break;
+                }
+            }
+            Err(_) if moved != 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(moved)
+}
+
+impl OpenedFile {
+    pub(super) fn new(node: Arc<dyn Content>, fid: Arc<Fid>, flags: u32) -> OpenedFile {
+        OpenedFile { node, fid: SpinLock::new(fid), flags: SpinLock::new(flags) }
+    }
+
+    fn fid(&self) -> Arc<Fid> {
+        Arc::clone(&self.fid.lock())
+    }
+
+    fn read_on(&self, mut offset: u64, out: &mut Output<'_>) -> Result<()> {
+        let fid = self.fid();
+        let frames = frames(out.remaining())?;
+        while out.remaining() != 0 && offset < SIZE_MAX {
+            let wanted = out.remaining().min(frames.len() * PAGE).min(fid.most());
+            let count = fid.read(offset, &frames, wanted)?;
+            let put = each(&frames, count, |frame, length| out.put_frame(frame, 0, length))?;
+            if put < count {
+                return Err(Errno::EFAULT);
+            }
+            offset += count as u64;
+            if count < wanted || caller::is_ending() {
+                break;
+            }
+            schedule::breathe();
+        }
+        Ok(())
+    }
+
+    fn write_on(&self, mut offset: u64, input: &mut Input<'_>) -> Result<()> {
+        let fid = self.fid();
+        let frames = frames(input.remaining())?;
+        while input.remaining() != 0 {
+            let wanted = input.remaining().min(frames.len() * PAGE).min(fid.most());
+            let before = input.done();
+            let taken = each(&frames, wanted, |frame, length| input.take_frame(frame, 0, length))?;
+            let written = fid.write(offset, &frames, taken);
+            let count = written.as_ref().map_or(0, |count| *count);
+            self.node.wrote(offset, count as u64);
+            if count < taken {
+                // What the server did not take was not written.
+                input.give_back(before + count);
+                return written.map(drop);
+            }
+            if taken < wanted {
+                return Err(Errno::EFAULT);
+            }
+            offset += count as u64;
+            if caller::is_ending() {
+                break;
+            }
+            schedule::breathe();
+        }
+        Ok(())
+    }
+}
+
+impl FileOps for OpenedFile {
+    fn traits(&self) -> Traits {
+        Traits::REGULAR
+    }
+
+    fn read(&self, _: &OpenFile, offset: u64, out: &mut Output<'_>) -> Result<usize> {
+        if out.remaining() == 0 {
+            return Ok(0);
+        }
+        let outcome = self.read_on(offset, out);
+        out.finish(outcome)
+    }
+
+    fn write(&self, file: &OpenFile, offset: &mut u64, input: &mut Input<'_>) -> Result<usize> {
+        if input.remaining() == 0 {
+            return Ok(0);
+        }
+        if file.appends() {
+            // The server's descriptor appends too, wherever the end is by then.
+            *offset = self.node.size()?;
+        }
+        if *offset >= SIZE_MAX {
+            return Err(Errno::EFBIG);
+        }
+        input.limit(usize::try_from(SIZE_MAX - *offset).unwrap_or(usize::MAX));
+        let outcome = self.write_on(*offset, input);
+        input.finish(outcome)
+    }
+
+    fn sync(&self, _: &OpenFile, data_only: bool) -> Result<()> {
+        self.fid().sync(data_only)
+    }
+
+    /// Whether the server's descriptor appends is decided when it is opened, so another one is
+    /// opened when that changes.
+    fn set_flags(&self, _: &OpenFile, new: u32) -> Result<()> {
+        let old = *self.flags.lock();
+        if old & O_APPEND == new & O_APPEND {
+            return Ok(());
+        }
+        let flags = old & !O_APPEND | new & O_APPEND;
+        let fid = self.node.open_fid(flags)?;
+        let old = core::mem::replace(&mut *self.fid.lock(), fid);
+        *self.flags.lock() = flags;
+        drop(old);
+        Ok(())
+    }
+}
