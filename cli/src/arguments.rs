@@ -24,6 +24,7 @@ Examples:
   ./hayate run --image oci:./layout:1.2 -e DEBUG=1 -- --verbose
   ./hayate run --with ./job:/job -- /job/start
   truncate -s 1G data.img; ./hayate run --disk data.img -- ls -l /dev/disk/by-id
+  ./hayate run --volume .:/work -w /work -- make
   ./hayate run -p 8080:80 -- nginx -g 'daemon off;'
   ./hayate run --deterministic --timing -- /bin/true
   ./hayate run --log - --append trace=syscalls -- /bin/true
@@ -139,6 +140,11 @@ pub struct Run {
     /// its extension; with :ro it cannot be written (can be repeated)
     #[arg(long, value_name = "FILE[:ro]", value_parser = checked(not_empty))]
     pub disk: Vec<OsString>,
+
+    /// Share the folder DIR with the guest, at PATH: what either side writes the other reads. With
+    /// `:ro` the guest only reads (can be repeated; docs/volumes.md)
+    #[arg(long, short = 'v', value_name = "DIR:PATH[:ro]")]
+    pub volume: Vec<OsString>,
 
     /// Set an environment variable; NAME alone passes on the host's value (can be repeated)
     #[arg(long, short, value_name = "NAME[=VALUE]", value_parser = checked(variable))]

@@ -8,7 +8,7 @@ use crate::guest::log::Sink;
 use crate::guest::nvm::names_only_a_device;
 use crate::guest::qemu::Qemu;
 use crate::guest::session::{End, Event, Outcome, Session, Streams};
-use crate::guest::{accel, backtrace, disk, initramfs, network, processor, terminal};
+use crate::guest::{accel, backtrace, disk, initramfs, network, processor, terminal, volumes};
 use crate::image::{convert, default};
 use crate::snapshots;
 use crate::vmm::{self, Vmm};
@@ -129,6 +129,7 @@ pub fn prepare(options: &Run, on_terminal: bool) -> Result<Prepared> {
     let disks = disk::given(&options.disk)?;
     let container = options.image.as_deref().map(containers::find).transpose()?;
     let (root, texts) = root(options, container.as_ref())?;
+    let volumes = volumes::requested(&options.volume)?;
     let with: Vec<_> = options.with.iter().map(|with| folder(with)).collect::<Result<_>>()?;
     let mut machine = options.machine.clone();
     if let Some(policy) = &options.recycle {
@@ -139,6 +140,8 @@ pub fn prepare(options: &Run, on_terminal: bool) -> Result<Prepared> {
     }
     network::choose(&mut machine)?;
     let mut qemu = accel::machine(&machine)?;
+    let volumes = volumes.into_iter().enumerate();
+    let volumes = volumes.map(|(index, volume)| qemu.volume(index, volume)).collect();
     if let Some(texts) = &texts {
         qemu.texts(texts)?;
     }
@@ -155,7 +158,7 @@ pub fn prepare(options: &Run, on_terminal: bool) -> Result<Prepared> {
     }
     let configuration = container.as_ref().map(|container| &container.configuration);
     let job = job(options, configuration, on_terminal);
-    let job = Job { root, mounts, network: qemu.network(), ..job };
+    let job = Job { root, mounts, volumes, network: qemu.network(), ..job };
     Ok(Prepared { job, archive, qemu, container })
 }
 
@@ -185,6 +188,16 @@ pub fn check(options: &Run) -> Result<()> {
         }
         _ if options.machine.deterministic && !options.disk.is_empty() => {
             "--deterministic has no disk that the host takes time for: leave --disk out"
+        }
+        _ if linux && !options.volume.is_empty() => {
+            "--volume needs Hayate's kernel: leave --linux out"
+        }
+        _ if options.machine.deterministic && !options.volume.is_empty() => {
+            "--deterministic repeats a run, but the host decides what is in a folder and when it \
+             answers: leave --volume out, or show a copy by --with"
+        }
+        _ if options.machine.vmm != Monitor::Qemu && !options.volume.is_empty() => {
+            "--vmm describes no shared folders: leave --volume out, or show a copy by --with"
         }
         _ if linux && options.recycle.is_some() => {
             "--recycle needs Hayate's kernel: leave --linux out"
@@ -222,6 +235,7 @@ pub fn job(options: &Run, image: Option<&Configuration>, on_terminal: bool) -> J
         hostname: "hayate".into(),
         root: Root::Memory,
         mounts: Vec::new(),
+        volumes: Vec::new(),
         streams,
         input_along: false,
         network: None,

@@ -19,3 +19,4 @@ pub mod session;
 pub mod streams;
 pub mod terminal;
 pub mod verdict;
+pub mod volumes;

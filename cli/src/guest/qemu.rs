@@ -15,6 +15,7 @@
 use super::disk::UserDisk;
 use super::network::{Helper, Link};
 use super::nvm::{self, Nvm, NvmDevice};
+use super::volumes::Volume;
 use super::{linux, processor, qmp};
 use crate::arguments::network::Net;
 use crate::arguments::{Accel, Aslr, Board, Machine, Monitor, Profile};
@@ -146,6 +147,7 @@ pub struct Qemu {
     disks: Vec<(PathBuf, String)>,
     /// Those of the user, after the others.
     user_disks: Vec<UserDisk>,
+    volumes: Vec<Volume>,
     nvm: Option<Nvm>,
     /// The device of non-volatile memory, if there is any.
     nvm_device: NvmDevice,
@@ -199,6 +201,7 @@ impl Qemu {
             silence,
             disks: Vec::new(),
             user_disks: Vec::new(),
+            volumes: Vec::new(),
             nvm,
             nvm_device,
             ports: Vec::new(),
@@ -254,6 +257,13 @@ impl Qemu {
     /// Adds a disk of the user, after all others.
     pub fn user_disk(&mut self, disk: UserDisk) {
         self.user_disks.push(disk);
+    }
+
+    /// Shares a folder; returns what the guest is told of it.
+    pub fn volume(&mut self, index: usize, volume: Volume) -> hayate_job::Volume {
+        let told = volume.told(index);
+        self.volumes.push(volume);
+        told
     }
 
     /// Gives the machine the texts of converted programs; the guest's writes there are not kept.
@@ -608,6 +618,9 @@ impl Qemu {
             let device = format!("virtio-blk-{bus},drive=user{index},serial={serial}{events}");
             command.args(["-device", &device]);
         }
+        for (index, volume) in self.volumes.iter().enumerate() {
+            volume.add(command, index, bus);
+        }
         if !ports.is_empty() {
             command.args(["-device", &format!("virtio-serial-{bus},max_ports=8{events}")]);
         }
@@ -673,7 +686,7 @@ fn socket(command: &mut Command, id: &str, descriptor: i32) {
 }
 
 /// Escapes a path: a comma ends a value in QEMU's options, and two commas stand for one.
-fn escape(path: &OsStr) -> OsString {
+pub(super) fn escape(path: &OsStr) -> OsString {
     let mut escaped = Vec::new();
     for &byte in path.as_bytes() {
         escaped.push(byte);

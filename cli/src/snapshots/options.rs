@@ -37,6 +37,10 @@ const OF_START: [&str; 3] = ["name", "owner", "rm"];
 /// Devices by which QEMU drops memory of the guest: it would be dropped from the snapshot.
 const DROPPING: [&str; 2] = ["virtio-balloon", "virtio-mem"];
 
+/// QEMU refuses to save such a machine, too: the files that the guest has open are its own.
+const NO_VOLUMES: &str = "the files that a guest has open in a folder of the host are no part of a \
+                          snapshot: leave --volume out";
+
 /// The options that define a machine, by their fields' names: what the user writes, and its value.
 pub fn defining(run: &Run) -> BTreeMap<&'static str, (&'static str, String)> {
     let machine = &run.machine;
@@ -63,6 +67,7 @@ pub fn defining(run: &Run) -> BTreeMap<&'static str, (&'static str, String)> {
         ("off2f", "--off2f", run.off2f.clone().unwrap_or_default()),
         ("with", "--with", run.with.iter().map(|with| folder(with)).collect::<Vec<_>>().join(" ")),
         ("disk", "--disk", words(&run.disk)),
+        ("volume", "--volume", words(&run.volume)),
         ("recycle", "--recycle", run.recycle.clone().unwrap_or_else(|| "full".into())),
         ("cpus", "--cpus", machine.cpus.to_string()),
         ("processor", "--cpu", machine.processor.clone().unwrap_or_else(|| "max".into())),
@@ -111,6 +116,8 @@ pub fn check_make(run: &Run) -> Result<()> {
         "snapshots are made of Hayate's kernel: leave --linux out"
     } else if machine.vmm != Monitor::Qemu {
         "only QEMU makes snapshots: leave --vmm out"
+    } else if !run.volume.is_empty() {
+        NO_VOLUMES
     } else if machine.nvm.is_some() || run.off2f.is_some() {
         "no snapshot is made of non-volatile memory: leave --nvm and --off2f out"
     } else if !run.disk.is_empty() {
@@ -129,6 +136,9 @@ pub fn check_make(run: &Run) -> Result<()> {
 
 /// Refuses options of a clone that are not those of its snapshot.
 pub fn check_clone(run: &Run, snapshot: &str, made_with: &BTreeMap<String, String>) -> Result<()> {
+    if !run.volume.is_empty() {
+        return Err(Failure::error(USAGE, NO_VOLUMES));
+    }
     let mine = defining(run);
     for given in &run.given {
         let given = given.as_str();
@@ -237,6 +247,7 @@ mod tests {
             "--linux",
             "--nvm=64M",
             "--off2f",
+            "--volume=/tmp:/tmp",
             "--mode=supervisor",
             "--publish=80:80",
             "--net=tap:t0",

@@ -49,7 +49,7 @@ pub fn trials(options: &Test) -> Vec<Trial> {
 }
 
 /// A machine of a test; it is removed at the end, whatever happened.
-struct Stay<'a> {
+pub(super) struct Stay<'a> {
     hayate: &'a Hayate,
     name: String,
 }
@@ -84,14 +84,18 @@ impl<'a> Stay<'a> {
     }
 
     /// One that runs.
-    fn started(hayate: &'a Hayate, options: &[&str], program: &[&str]) -> Result<Stay<'a>> {
+    pub(super) fn started(
+        hayate: &'a Hayate,
+        options: &[&str],
+        program: &[&str],
+    ) -> Result<Stay<'a>> {
         let stay = Stay::new(hayate);
         let output = stay.command(options, program)?.output()?;
         expect(&output, 0, &format!("{}\n", stay.name), "")?;
         Ok(stay)
     }
 
-    fn exec(&self, options: &[&str], program: &[&str]) -> Result<Command> {
+    pub(super) fn exec(&self, options: &[&str], program: &[&str]) -> Result<Command> {
         let mut exec = self.hayate.any("exec")?;
         exec.arg(&self.name).args(options);
         if !program.is_empty() {
@@ -100,7 +104,7 @@ impl<'a> Stay<'a> {
         Ok(exec)
     }
 
-    fn shell(&self, script: &str) -> Result<Output> {
+    pub(super) fn shell(&self, script: &str) -> Result<Output> {
         Ok(self.exec(&[], &["/bin/sh", "-c", script])?.output()?)
     }
 
@@ -137,6 +141,12 @@ impl<'a> Stay<'a> {
         self.listed(&["-a"])?.context("it is not listed")
     }
 
+    /// Kills its QEMU, and waits for its end.
+    pub(super) fn kill(&self) -> Result<String> {
+        self.state()?.qemu.context("no QEMU")?.signal(Signal::KILL);
+        self.ended()
+    }
+
     /// Nothing is left of it but its state and its logs.
     fn is_clean(&self) -> Result<()> {
         let machine = self.machine()?;
@@ -150,7 +160,7 @@ impl<'a> Stay<'a> {
 }
 
 /// Waits for a condition.
-fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+pub(super) fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
     let began = Instant::now();
     while !holds()? {
         ensure!(began.elapsed() < PATIENCE, "waited in vain for {what}");
@@ -568,8 +578,7 @@ fn killed_supervisor(hayate: &Hayate) -> Result<()> {
 
 fn killed_qemu(hayate: &Hayate) -> Result<()> {
     let (stay, other) = (Stay::started(hayate, &[], &[])?, Stay::started(hayate, &[], &[])?);
-    stay.state()?.qemu.context("no QEMU")?.signal(Signal::KILL);
-    let line = stay.ended()?;
+    let line = stay.kill()?;
     ensure!(line.contains("QEMU"), "{line}");
     stay.is_clean()?;
     expect(&stay.shell("true")?, 125, "", "has ended")?;

@@ -50,6 +50,7 @@ mod stack;
 pub mod start;
 mod stress;
 mod templates;
+mod volumes;
 
 use crate::arguments::Test;
 use anyhow::Result;
@@ -191,6 +192,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(servers::trials(options));
     trials.extend(command::trials(options));
     trials.extend(machines::trials(options));
+    trials.extend(volumes::trials(options));
     trials.extend(snapshots::trials(options));
     trials.extend(disks::trials(options));
     trials.extend(addresses::trials(options));

@@ -77,6 +77,17 @@ pub struct Mount {
     pub path: Vec<u8>,
 }
 
+/// A folder of the host's that is read and written from both sides, at a path in the guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// The name of the server by which the guest reaches it.
+    pub tag: String,
+    /// Whether the guest may only read.
+    pub read_only: bool,
+    /// The path in the guest.
+    pub path: Vec<u8>,
+}
+
 /// How the program's streams are connected to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
@@ -181,6 +192,8 @@ pub struct Job {
     pub root: Root,
     /// Further disks, in the order of mounting; each gets a writable layer too.
     pub mounts: Vec<Mount>,
+    /// Folders of the host's, in the order of mounting.
+    pub volumes: Vec<Volume>,
     /// How the program's streams are connected to the host.
     pub streams: Streams,
     /// Whether the program's input is the file [`INPUT`] and not a port: the host decides when
@@ -235,6 +248,11 @@ impl Job {
             put("mount-kind", mount.kind.as_bytes());
             put("mount-path", &mount.path);
         }
+        for volume in &self.volumes {
+            put("volume-tag", volume.tag.as_bytes());
+            put("volume-access", if volume.read_only { b"ro" } else { b"rw" });
+            put("volume-path", &volume.path);
+        }
         match self.streams {
             Streams::Terminal { rows, columns } => {
                 put("rows", rows.to_string().as_bytes());
@@ -270,11 +288,13 @@ impl Job {
             hostname: String::new(),
             root: Root::Memory,
             mounts: Vec::new(),
+            volumes: Vec::new(),
             streams: Streams::Separate,
             input_along: false,
             network: None,
             explain: None,
         };
+        let (mut volume_tag, mut read_only) = (String::new(), false);
         let mut network = Network::default();
         let (mut mount_device, mut mount_kind) = (String::new(), String::new());
         let (mut device, mut kind, mut options) = (String::new(), String::new(), String::new());
@@ -300,6 +320,13 @@ impl Job {
                 b"mount-path" => job.mounts.push(Mount {
                     device: mount_device.clone(),
                     kind: mount_kind.clone(),
+                    path: value.to_vec(),
+                }),
+                b"volume-tag" => volume_tag = text(value)?,
+                b"volume-access" => read_only = value == b"ro",
+                b"volume-path" => job.volumes.push(Volume {
+                    tag: volume_tag.clone(),
+                    read_only,
                     path: value.to_vec(),
                 }),
                 b"rows" => rows = number(value)?,
@@ -438,6 +465,10 @@ mod tests {
                 options: "dax".into(),
             },
             mounts: vec![mount("/dev/vdb", b"/a"), mount("/dev/vdc", b"/b\xfe")],
+            volumes: vec![
+                Volume { tag: "hayate.volume.0".into(), read_only: true, path: b"/c".to_vec() },
+                Volume { tag: "hayate.volume.1".into(), read_only: false, path: b"/d=".to_vec() },
+            ],
             streams: Streams::Terminal { rows: 24, columns: 80 },
             input_along: false,
             network: Some(Network {

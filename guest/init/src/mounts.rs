@@ -5,12 +5,13 @@
 //! initramfs remains the root.
 
 use crate::Failure;
-use hayate_job::{Mount, Root};
+use hayate_job::{Mount, Root, Volume};
 use rustix::fs::{Mode, mkdir, symlink};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_move};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Mounts `/dev` and `/sys`, which give access to the ports and the disk before the root is
@@ -83,6 +84,27 @@ pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
         made.map_err(|error| Failure::new(format!("cannot make {base}: {error}")))?;
         let lower = Lower { device: &mount.device, kind: &mount.kind, options: "" };
         layered(&lower, &base, &path)?;
+    }
+    Ok(())
+}
+
+/// Mounts the folders that the host shares. Their mount points are made if they are missing, as
+/// Docker does. Devices in them are the host's business.
+pub fn volumes(volumes: &[Volume]) -> Result<(), Failure> {
+    for Volume { tag, read_only, path } in volumes {
+        let path = Path::new(OsStr::from_bytes(path));
+        let shown = path.display();
+        let made = std::fs::create_dir_all(path);
+        made.map_err(|error| {
+            Failure::new(format!("cannot make the mount point {shown}: {error}"))
+        })?;
+        let mut flags = MountFlags::NODEV;
+        flags.set(MountFlags::RDONLY, *read_only);
+        let options = c"trans=virtio,version=9p2000.L,cache=none";
+        need(
+            mount(tag, path, "9p", flags, Some(options)),
+            &format!("cannot mount the shared folder on {shown}"),
+        )?;
     }
     Ok(())
 }
