@@ -401,11 +401,9 @@ for _ in range(3):
     assert number == [7, 7.5, "seven", own]
 open("/tmp/good/" + own.decode(), "w").close()
 END
-    # The starts that began at the image of the script.
+    # The starts that began at the image of the script; not of a grep that looks for its name.
     of_pages() {
-        # shellcheck disable=SC2046
-        echo 0 $(sed -n 's/^starts: //p' $(grep -l pages.py /proc/hayate/resources/image/[0-9]*)) |
-            sed 's/.* //'
+        begun_of '^arguments: python3.*pages.py'
     }
     until [ "$(of_pages)" -gt 0 ]; do
         python3 /tmp/pages.py > /dev/null 2> /tmp/pages.error &

@@ -80,11 +80,29 @@ pub struct ExecRequest<'a> {
 pub enum Beginning {
     /// In the space of an earlier start of it, or in a new one.
     Usual,
-    /// In a new space, with these addresses and these random bytes in the auxiliary vector, so that
-    /// another start can have the same.
-    Fixed(Option<Layout>, [u64; 2]),
+    /// With these random bytes in the auxiliary vector, so that another start can have the same;
+    /// in a new space with these addresses, if there are any, and else as usual.
+    Fixed(Option<Addresses>, [u64; 2]),
     /// In a space in which it has run already: the space, and where its strings lie.
     Under(Arc<Space>, stack::Stack),
+}
+
+/// The addresses of a start, for another one that is to have the same.
+#[derive(Clone, Copy)]
+pub struct Addresses {
+    /// Those of stack, heap and mappings.
+    pub layout: Layout,
+    /// The biases of the program and of its interpreter; `None`: they follow from the layout. In a
+    /// kept space they do not.
+    pub biases: Option<(usize, usize)>,
+}
+
+impl Addresses {
+    /// The addresses in the space of a program that has not executed an instruction.
+    pub fn of(space: &Space) -> Addresses {
+        let biases = space.beginning().map(|start| (start.program.bias, start.interpreter));
+        Addresses { layout: space.layout(), biases }
+    }
 }
 
 /// A program ready to run.
@@ -287,8 +305,14 @@ impl Program {
     /// Maps the program and its interpreter into an empty space, with the heap after it.
     #[inline]
     pub fn attach(&self, space: &Space) -> Result<Attached> {
+        self.attach_at(space, None)
+    }
+
+    /// The same, with these biases if there are any.
+    fn attach_at(&self, space: &Space, biases: Option<(usize, usize)>) -> Result<Attached> {
         let layout = space.layout();
         let plan = self.plan();
+        let start = |plan: &Plan, bias: usize| bias.wrapping_add(plan.span.start as usize);
         let mut cleared = Vec::new();
         // A program that is its own interpreter (ld.so called by name, static-pie) is mapped among
         // the libraries, to leave the usual program address free.
@@ -296,6 +320,7 @@ impl Program {
             true => places::of_program(self.executable.page_cache()),
             false => layout.program_base,
         });
+        let base = biases.map(|(bias, _)| start(plan, bias)).or(base);
         let program =
             load::load(space, &self.executable, plan, base, load::LoadRole::Program, &mut cleared)?;
         let (entry, interpreter) = match &self.interpreter {
@@ -304,7 +329,7 @@ impl Program {
                     space,
                     file,
                     &record.plan,
-                    None,
+                    biases.map(|(_, bias)| start(&record.plan, bias)),
                     load::LoadRole::Interpreter,
                     &mut cleared,
                 )?;
@@ -375,7 +400,7 @@ impl Program {
         &self,
         key: Option<&AttachmentKey>,
         limits: Limits,
-        layout: Layout,
+        Addresses { layout, biases }: Addresses,
     ) -> Result<(Arc<Space>, Attached)> {
         if let Some((space, start)) = key.and_then(|key| spaces::take::<W>(key, limits, layout)) {
             self.set_heap(&space, start.program.end);
@@ -389,7 +414,7 @@ impl Program {
         let space = Space::new(layout, limits)?;
         W::pages(Pages::Before, || space.own_pages());
         W::enter(StartPart::Attach);
-        let attached = self.attach(&space)?;
+        let attached = self.attach_at(&space, biases)?;
         Ok((space, attached))
     }
 
@@ -424,7 +449,7 @@ pub fn prepare<W: Watch>(
     program.complete(&mut arguments)?;
     let (fixed, random) = match begin(&program, &arguments, &request.environment) {
         Beginning::Usual => (None, None),
-        Beginning::Fixed(layout, random) => (Some(layout), Some(random)),
+        Beginning::Fixed(addresses, random) => (addresses, Some(random)),
         Beginning::Under(space, stack) => return Ok(under(program, space, stack, credentials)),
     };
 
@@ -446,9 +471,12 @@ pub fn prepare<W: Watch>(
         && (policy::keeps_whole_spaces() || regions::are_wanted());
     let concealed = !program.is_readable();
     let key = plain.then(|| program.key(&new, &request.limits, request.randomise));
-    let layout = fixed.flatten().unwrap_or_else(|| layout(&request.limits, request.randomise));
+    let addresses = fixed.unwrap_or_else(|| Addresses {
+        layout: layout(&request.limits, request.randomise),
+        biases: None,
+    });
     let (space, attached) =
-        program.space_with_segments::<W>(key.as_ref(), request.limits, layout)?;
+        program.space_with_segments::<W>(key.as_ref(), request.limits, addresses)?;
     W::attached(attached.program.entry, attached.interpreter != 0);
     W::enter(StartPart::Stack);
     let strings = (&arguments, &request.environment);

@@ -131,6 +131,13 @@ impl Space {
     }
 }
 
+impl Space {
+    /// Where the program begins whose state the space notes ([`Space::begins_here`]).
+    pub fn beginning(&self) -> Option<Start> {
+        self.table.lock().origin.as_ref().map(|origin| origin.start)
+    }
+}
+
 /// Releases a space: keeps it if it can be used again, else takes it apart. Returns it, as it is,
 /// if somebody else has it too, or if it was in supervisor mode or traced. Call it without locks.
 #[must_use]

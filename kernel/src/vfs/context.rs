@@ -1,6 +1,7 @@
 //! The place of a process in the tree: root, working directory and umask. `clone(CLONE_FS)` shares
 //! it, fork copies it.
 
+use alloc::sync::Arc;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use hayate_machine::sync::SpinLock;
@@ -43,6 +44,11 @@ impl FsContext {
     /// Returns the working directory.
     pub fn working(&self) -> Location {
         self.places.lock().working.clone()
+    }
+
+    /// Returns a number that names the working directory as long as it exists.
+    pub fn working_address(&self) -> usize {
+        Arc::as_ptr(&self.places.lock().working.dentry).addr()
     }
 
     /// Whether `location` is this context's root, where `..` stops.

@@ -199,6 +199,10 @@ impl Inode for Node {
         }
     }
 
+    fn identity(&self) -> Result<(u64, u64)> {
+        Ok((self.volume().disk.number().encode(), self.inode.number.into()))
+    }
+
     fn metadata(&self) -> Result<Metadata> {
         let inode = &self.inode;
         let (major, minor) = inode.device();

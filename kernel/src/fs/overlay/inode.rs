@@ -20,6 +20,10 @@ impl Inode for Node {
         self.real().attributes()
     }
 
+    fn identity(&self) -> Result<(u64, u64)> {
+        Ok((self.overlay.device, self.number))
+    }
+
     fn metadata(&self) -> Result<Metadata> {
         let mut metadata = self.real().metadata()?;
         metadata.device = self.overlay.device;

@@ -255,6 +255,10 @@ impl Inode for TmpInode {
         Attributes { kind: self.kind, mode, uid, gid, capabilities }
     }
 
+    fn identity(&self) -> Result<(u64, u64)> {
+        Ok((self.superblock.device, self.number))
+    }
+
     fn metadata(&self) -> Result<Metadata> {
         let (size, blocks, represents) = match &self.content {
             Content::Directory(entries) => {

@@ -6,7 +6,7 @@ use core::sync::atomic::Ordering;
 use hayate_start_account::Image as Told;
 
 use super::key::Asked;
-use super::{are_wanted, recording, table};
+use super::{are_wanted, key, recording, table};
 use crate::process::seccomp;
 use crate::process::thread::Thread;
 use crate::program::{Program, Strings};
@@ -23,13 +23,27 @@ pub struct Start<'a> {
     pub randomise: bool,
 }
 
-/// Calls `then` with what a start that the current thread is about to make has in common with
-/// others. The error says why it cannot be remembered.
+/// The hash of a start that the current thread is about to make, if it is worth a closer look: it,
+/// or one that cannot be told from it by a hash, was noted before. If not, it is noted.
+pub fn noted(thread: &Thread, program: &Program, start: &Start<'_>) -> Option<u64> {
+    let hash = hash(thread, program, start);
+    // A tool that is started once in each directory is another command each time.
+    let working = thread.directories().map_or(0, |own| own.working_address());
+    table::was_noted(hash, key::mix(hash, working as u64)).then_some(hash)
+}
+
+fn hash(thread: &Thread, program: &Program, start: &Start<'_>) -> u64 {
+    key::hash(program, (start.arguments, start.environment), thread.credentials().euid)
+}
+
+/// Calls `then` with what a start that the current thread is about to make, with this
+/// [hash](key::hash), has in common with others. The error says why it cannot be remembered.
 #[cold]
 pub fn with<T>(
     thread: &Thread,
     program: &Program,
     start: &Start<'_>,
+    hash: u64,
     then: impl FnOnce(&Asked<'_>) -> T,
 ) -> Result<T, &'static str> {
     const INHERITS: &str = "it inherits a descriptor above 63";
@@ -56,6 +70,7 @@ pub fn with<T>(
     let descriptors = thread.files().kept_by_exec().ok_or(INHERITS)?;
     let (ignored, _) = process.actions().ignored_and_caught();
     Ok(then(&Asked {
+        hash,
         program,
         path: start.path,
         arguments: start.arguments,
@@ -82,7 +97,7 @@ pub fn told(thread: &Thread, program: &Program, start: &Start<'_>) -> Told {
     if !are_wanted() {
         return Told::Refused("the policy is without images".into());
     }
-    match with(thread, program, start, table::told) {
+    match with(thread, program, start, hash(thread, program, start), table::told) {
         Ok(told) => told,
         Err(why) => Told::Refused(why.into()),
     }

@@ -43,6 +43,18 @@ pub struct Dependency {
     pub part: Part,
 }
 
+impl Dependency {
+    /// A number that equal ones share, all bits of which count.
+    pub fn hash(self) -> u64 {
+        let part = match self.part {
+            Part::Itself => 0,
+            Part::Entries => 1,
+            Part::Name(name) => name,
+        };
+        (spread(self.file) ^ part).wrapping_mul(SPREAD) >> 32
+    }
+}
+
 /// Whether something changed that a recording, and the image that it became, depends on.
 #[derive(Default)]
 pub struct Mark {
@@ -81,9 +93,12 @@ static INDEX: [SpinLock<Vec<Row>>; PARTS] = [const { SpinLock::new(Vec::new()) }
 /// An odd number with bits all over.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
+fn spread(file: FileId) -> u64 {
+    (file.1 ^ file.0 << 32).wrapping_mul(SPREAD)
+}
+
 fn part(file: FileId) -> &'static SpinLock<Vec<Row>> {
-    let at = (file.1 ^ file.0 << 32).wrapping_mul(SPREAD) >> 58;
-    INDEX.get(at as usize).unwrap_or(&INDEX[0])
+    INDEX.get((spread(file) >> 58) as usize).unwrap_or(&INDEX[0])
 }
 
 /// Notes that the recording or image with this mark depends on something. Returns false if that is known already.

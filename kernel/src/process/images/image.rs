@@ -14,11 +14,12 @@ use super::depend::{Dependency, Mark};
 use super::held::Held;
 use super::patch::{Facts, Moment, Moments, Patch, Patches, SECOND, STEP, Window};
 use super::question::Answer;
+use crate::memory::Space;
 use crate::memory::space::Lineage;
-use crate::memory::{Layout, Space};
 use crate::process::record::Vectors;
 use crate::process::signal::ActionTable;
 use crate::process::transform::Position;
+use crate::program::Addresses;
 use crate::random;
 use crate::reclaim::growth::Grow;
 use crate::recycle::heirs;
@@ -63,7 +64,7 @@ pub struct Image {
     /// The random bytes of its auxiliary vector.
     pub auxiliary_random: [u64; 2],
     /// The addresses.
-    pub layout: Layout,
+    pub addresses: Addresses,
     /// Whether it still holds.
     pub mark: Arc<Mark>,
     /// What it depends on.

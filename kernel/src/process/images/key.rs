@@ -20,6 +20,8 @@ use crate::vfs::mount::Location;
 
 /// A start that is about to happen.
 pub struct Asked<'a> {
+    /// Its [hash].
+    pub hash: u64,
     /// The program.
     pub program: &'a Program,
     /// The path by which it was named.
@@ -63,7 +65,8 @@ pub struct Key {
 
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-fn mix(hash: u64, word: u64) -> u64 {
+/// Mixes a word into a hash.
+pub fn mix(hash: u64, word: u64) -> u64 {
     (hash ^ word).wrapping_mul(SPREAD).rotate_left(23)
 }
 
@@ -73,23 +76,23 @@ fn mix_bytes(hash: u64, bytes: &[u8]) -> u64 {
     mix(hash, crate::hash::word(rest) ^ (bytes.len() as u64) << 56)
 }
 
-impl Asked<'_> {
-    /// A number that equal starts share.
-    pub fn hash(&self) -> u64 {
-        let hash = self.program.executable.content().fingerprint();
-        let hash = mix_bytes(hash, self.arguments.as_bytes());
-        let hash = mix_bytes(hash, self.environment.as_bytes());
-        mix(hash, u64::from(self.credentials.euid))
-    }
+/// A number that equal starts share: `user` is the effective one.
+pub fn hash(program: &Program, strings: (&Strings, &Strings), user: u32) -> u64 {
+    let hash = program.executable.content().fingerprint();
+    let hash = mix_bytes(hash, strings.0.as_bytes());
+    let hash = mix_bytes(hash, strings.1.as_bytes());
+    mix(hash, u64::from(user))
+}
 
+impl Asked<'_> {
     fn interpreter(&self) -> Option<ContentKey> {
         self.program.interpreter.as_ref().map(|(file, _)| file.content())
     }
 
     /// Makes a key to keep. `ENOMEM`.
-    pub fn keep(&self, hash: u64) -> Result<Key> {
+    pub fn keep(&self) -> Result<Key> {
         Ok(Key {
-            hash,
+            hash: self.hash,
             program: self.program.executable.content(),
             interpreter: self.interpreter(),
             path: growth::copy(self.path)?,
@@ -108,8 +111,8 @@ impl Asked<'_> {
 
 impl Key {
     /// Whether a start is the same.
-    pub fn matches(&self, hash: u64, asked: &Asked<'_>) -> bool {
-        self.hash == hash
+    pub fn matches(&self, asked: &Asked<'_>) -> bool {
+        self.hash == asked.hash
             && self.program == asked.program.executable.content()
             && self.interpreter == asked.interpreter()
             && self.path == asked.path
@@ -123,6 +126,11 @@ impl Key {
             && (Arc::ptr_eq(&self.limits, asked.limits) || *self.limits == **asked.limits)
             && self.working.is_same(asked.working)
             && self.root.is_same(asked.root)
+    }
+
+    /// The hash of its starts.
+    pub fn hash(&self) -> u64 {
+        self.hash
     }
 
     /// The path by which the program is started.

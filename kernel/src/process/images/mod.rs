@@ -69,7 +69,7 @@ use hayate_machine::{debug, fpu, frames, info, user, vdso};
 use hayate_recycler::KeptKinds;
 use hayate_start_account::Began;
 
-use crate::memory::{Layout, PAGE, Space};
+use crate::memory::{PAGE, Space};
 use crate::process::pids;
 use crate::process::record::Vectors;
 use crate::process::signal::{ActionTable, send};
@@ -78,7 +78,7 @@ use crate::process::thread::Thread;
 use crate::process::transform::{Position, Running};
 use crate::program;
 use crate::program::stack::Stack;
-use crate::program::{Beginning, Program};
+use crate::program::{Addresses, Beginning, Program};
 use crate::random;
 use crate::reclaim::growth::Grow;
 use crate::recycle::policy;
@@ -140,7 +140,7 @@ impl Course {
     pub fn beginning(&self) -> Beginning {
         match self {
             Course::Plain => Beginning::Usual,
-            Course::Recorded(plan) => Beginning::Fixed(plan.layout, plan.random),
+            Course::Recorded(plan) => Beginning::Fixed(plan.addresses, plan.random),
             Course::Template(begin) => begin.beginning(),
             Course::Image(begin) => {
                 let Vectors { arguments, environment, environment_end, .. } = begin.vectors;
@@ -164,7 +164,7 @@ pub struct Plan {
     entry: Arc<Entry>,
     first: Option<Arc<Image>>,
     /// The addresses that the program gets, if a first recording decided them.
-    pub layout: Option<Layout>,
+    pub addresses: Option<Addresses>,
     /// The random bytes of the auxiliary vector.
     pub random: [u64; 2],
 }
@@ -185,18 +185,19 @@ pub struct Begin {
 #[cold]
 #[inline(never)]
 pub fn choose(thread: &Thread, program: &Program, start: &Start<'_>) -> Course {
-    let Ok(next) = asking::with(thread, program, start, table::next) else {
+    let Some(hash) = asking::noted(thread, program, start) else { return Course::Plain };
+    let Ok(next) = asking::with(thread, program, start, hash, table::next) else {
         return Course::Plain;
     };
     match next {
         Next::Nothing => Course::Plain,
         Next::Record(entry, first) => {
-            let layout = first.as_ref().map(|image| image.layout);
+            let addresses = first.as_ref().map(|image| image.addresses);
             let random = match &first {
                 Some(image) if !image.is_fresh => image.auxiliary_random,
                 _ => [random::quick_word(), random::quick_word()],
             };
-            Course::Recorded(Box::new(Plan { entry, first, layout, random }))
+            Course::Recorded(Box::new(Plan { entry, first, addresses, random }))
         }
         Next::Begin(entry, image) => begin_at(thread, &entry, image).unwrap_or(Course::Plain),
     }
@@ -286,6 +287,9 @@ impl Plan {
             from = from.later(shift * time::tsc_hz(), shift * 1_000_000_000);
         }
         let recording = Recording {
+            volatile: self.entry.volatile(),
+            most_calls: self.entry.most_calls(),
+            last: [None; recording::LAST],
             entry: self.entry,
             first: self.first,
             process: process.serial(),
@@ -295,7 +299,7 @@ impl Plan {
             drawn: Vec::new(),
             draws: ArrayVec::new(),
             auxiliary_random: self.random,
-            layout: space.layout(),
+            addresses: self.addresses.unwrap_or_else(|| Addresses::of(&space)),
             vectors,
             own: ArrayVec::new(),
             calls: 0,
@@ -590,7 +594,7 @@ fn capture(
         answers: core::mem::take(&mut recording.answers),
         drawn: core::mem::take(&mut recording.drawn),
         auxiliary_random: recording.auxiliary_random,
-        layout: recording.layout,
+        addresses: recording.addresses,
         mark: Arc::clone(&recording.mark),
         dependencies: core::mem::take(&mut recording.dependencies),
         window: recording.window(),

@@ -27,13 +27,16 @@ use super::held::{OWN, Own, OwnFile};
 use super::image::Image;
 use super::patch::{Moment, STEP, Window};
 use super::question::Answer;
-use super::table::Entry;
-use crate::memory::Layout;
+use super::table::{Causes, Entry};
 use crate::process::record::Vectors;
+use crate::program::Addresses;
 use crate::reclaim::growth::Grow;
 
 /// The calls that draw random bytes that are remembered.
 const DRAWS: usize = 32;
+
+/// The dependencies that are found at once.
+pub const LAST: usize = 32;
 
 /// A program while it is recorded.
 pub struct Recording {
@@ -47,6 +50,10 @@ pub struct Recording {
     pub mark: Arc<Mark>,
     /// What it depends on so far.
     pub dependencies: Vec<Dependency>,
+    /// Some of these, by their hashes: a program looks at the same directories again and again.
+    pub last: [Option<Dependency>; LAST],
+    /// What must not be touched.
+    pub volatile: Causes,
     /// The answers that it saw.
     pub answers: Vec<Answer>,
     /// The random bytes that it drew.
@@ -56,13 +63,15 @@ pub struct Recording {
     /// The random bytes of its auxiliary vector.
     pub auxiliary_random: [u64; 2],
     /// Its addresses.
-    pub layout: Layout,
+    pub addresses: Addresses,
     /// Where its strings lie.
     pub vectors: Vectors,
     /// The descriptors that it opened itself.
     pub own: ArrayVec<Own, OWN>,
     /// The system calls that it has made.
     pub calls: u32,
+    /// The number of them at which it ends.
+    pub most_calls: u32,
     /// When it began, as its program sees it.
     pub from: Moment,
     /// How far ahead that is of the kernel's time, in seconds.
@@ -87,15 +96,34 @@ impl Drop for Recording {
 }
 
 impl Recording {
-    /// Notes something that the program depends on, before it looks at it. Returns whether that is
-    /// new. `ENOMEM`.
-    pub fn depend(&mut self, on: Dependency) -> Result<bool> {
+    /// Notes something that the program depends on, before it looks at it. `ENOMEM`.
+    pub fn depend(&mut self, on: Dependency) -> Result<()> {
+        let place = on.hash() as usize % LAST;
+        if self.last.get(place).is_some_and(|last| *last == Some(on)) {
+            return Ok(());
+        }
         self.dependencies.make_room(1)?;
-        let new = depend::note(&self.mark, on)?;
-        if new {
+        if depend::note(&self.mark, on)? {
             self.dependencies.push(on);
         }
-        Ok(new)
+        if let Some(last) = self.last.get_mut(place) {
+            *last = Some(on);
+        }
+        Ok(())
+    }
+
+    /// Forgets what was noted behind the first `count` dependencies.
+    pub fn forget_from(&mut self, count: usize) {
+        if let Some(gone) = self.dependencies.get(count..) {
+            depend::forget(&self.mark, gone);
+        }
+        self.dependencies.truncate(count);
+        self.last = [None; LAST];
+    }
+
+    /// Whether recordings of the command end before this is touched.
+    pub fn is_volatile(&self, on: Dependency) -> bool {
+        self.volatile.contains(&on)
     }
 
     /// The time in which its program has lived.

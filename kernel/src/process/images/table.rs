@@ -8,14 +8,18 @@
 //!
 //! | state | the next start |
 //! |---|---|
-//! | seen once | is recorded |
+//! | noted | is recorded |
 //! | being recorded, being compared | runs as always |
 //! | recorded once | is recorded with another time, and compared |
 //! | ready | begins at the image |
 //! | refused | runs as always |
 //!
-//! A change of something that the image depends on brings it back to the first state, when the next
-//! start finds its mark spoiled.
+//! A change of something that the image depends on makes the next start be recorded, when it finds
+//! the mark spoiled.
+//!
+//! Most commands are started once. So the first start of one notes a hash and nothing else
+//! ([`was_noted`]), and pays for no key and no entry. Another command of the same hash, or one that
+//! was forgotten, is recorded one start too soon or too late.
 //!
 //! Lock order: a set, then an entry's state. Images are dropped with neither held.
 
@@ -46,11 +50,17 @@ pub struct Entry {
     used: AtomicU64,
 }
 
+/// The files whose changes are counted for a command.
+const CAUSES: usize = 8;
+
+/// Files whose changes spoil images of a command again and again.
+pub type Causes = ArrayVec<Dependency, CAUSES>;
+
 /// What is known of a command.
 struct State {
     stage: Stage,
     /// Files whose change spoiled an image, and how often.
-    causes: ArrayVec<(Dependency, u32), 8>,
+    causes: ArrayVec<(Dependency, u32), CAUSES>,
     /// How many recordings came to nothing in a row, and why the last one did.
     failures: u32,
     why: &'static str,
@@ -113,25 +123,42 @@ fn set(hash: u64) -> &'static SpinLock<Set> {
     TABLE.get((hash >> 58) as usize).unwrap_or(&TABLE[0])
 }
 
-/// Finds out what a start is to do, and notes that it happens.
+/// The commands whose starts are noted.
+const NOTES: usize = 1024;
+
+static NOTED: [AtomicU64; NOTES] = [const { AtomicU64::new(0) }; NOTES];
+
+/// Notes a start of a command with this hash, if that is all that is known of it. Returns false if
+/// none was noted before. `note` is a hash of more than the command.
+pub fn was_noted(hash: u64, note: u64) -> bool {
+    let Some(noted) = NOTED.get(note as usize % NOTES) else { return true };
+    if noted.load(Ordering::Relaxed) == note
+        || set(hash).lock().iter().any(|entry| entry.key.hash() == hash)
+    {
+        return true;
+    }
+    noted.store(note, Ordering::Relaxed);
+    false
+}
+
+fn find(asked: &Asked<'_>) -> Option<Arc<Entry>> {
+    set(asked.hash).lock().iter().find(|entry| entry.key.matches(asked)).cloned()
+}
+
+/// Finds out what a start is to do whose command was noted.
 pub fn next(asked: &Asked<'_>) -> Next {
-    let hash = asked.hash();
-    let found = set(hash).lock().iter().find(|entry| entry.key.matches(hash, asked)).cloned();
+    let found = find(asked);
     match found {
         Some(entry) => entry.next(),
-        None => {
-            // If memory is exhausted, the start is not noted.
-            let _ = enter(hash, asked);
-            Next::Nothing
-        }
+        // If memory is exhausted, it stays noted.
+        None => enter(asked).map_or(Next::Nothing, Entry::next),
     }
 }
 
 /// What is known of the image of a start that [`next`] was asked about, for a measurement.
 pub fn told(asked: &Asked<'_>) -> Told {
     const NOTED: &str = "the command was noted, and is recorded at its next start";
-    let hash = asked.hash();
-    let found = set(hash).lock().iter().find(|entry| entry.key.matches(hash, asked)).cloned();
+    let found = find(asked);
     match found.map(|entry| entry.describe()) {
         Some(("ready", _, Some(image))) => Told::Taken(image.horizon.clone()),
         Some(("refused", why, _)) => Told::Refused(why.into()),
@@ -144,8 +171,8 @@ pub fn told(asked: &Asked<'_>) -> Told {
     }
 }
 
-/// Enters a command that is started for the first time. `ENOMEM`.
-fn enter(hash: u64, asked: &Asked<'_>) -> Result<()> {
+/// Enters a command that is to be recorded. `ENOMEM`.
+fn enter(asked: &Asked<'_>) -> Result<Arc<Entry>> {
     let state = State {
         stage: Stage::Seen,
         causes: ArrayVec::new(),
@@ -156,21 +183,27 @@ fn enter(hash: u64, asked: &Asked<'_>) -> Result<()> {
         misses: 0,
     };
     let entry = Arc::new(Entry {
-        key: asked.keep(hash)?,
+        key: asked.keep()?,
         serial: SERIALS.fetch_add(1, Ordering::Relaxed),
         state: SpinLock::new(state),
         used: AtomicU64::new(time::monotonic_ns()),
     });
-    let mut set = set(hash).lock();
+    let mut set = set(asked.hash).lock();
     let mut gone = None;
+    let there = set.iter().find(|there| there.key.matches(asked)).cloned();
+    if let Some(there) = there {
+        // Another processor was faster.
+        drop(set);
+        return Ok(there);
+    }
     if set.is_full() {
         let oldest = set.iter().enumerate().min_by_key(|(_, entry)| entry.used());
         gone = oldest.map(|(at, _)| at).map(|at| set.swap_remove(at));
     }
-    let _ = set.try_push(entry);
+    let _ = set.try_push(Arc::clone(&entry));
     drop(set);
     drop(gone);
-    Ok(())
+    Ok(entry)
 }
 
 impl Entry {
@@ -217,9 +250,11 @@ impl Entry {
         }
     }
 
-    /// Whether recordings of the command end before this is touched.
-    pub fn is_volatile(&self, on: Dependency) -> bool {
-        self.state.lock().causes.iter().any(|(cause, times)| *cause == on && *times >= OFTEN)
+    /// What recordings of the command end before: that does not change while there is one.
+    pub fn volatile(&self) -> Causes {
+        let state = self.state.lock();
+        let often = state.causes.iter().filter(|(_, times)| *times >= OFTEN);
+        often.map(|(cause, _)| *cause).collect()
     }
 
     /// Makes recordings of the command end after so many system calls, from now on.

@@ -77,7 +77,7 @@ fn serve(regs: &mut UserRegs, handler: impl FnOnce(&mut UserRegs) -> i64) -> i64
     let Some(mut recording) = recording::take(own.id(), own.serial()) else {
         return handler(regs);
     };
-    if recording.calls >= recording.entry.most_calls() {
+    if recording.calls >= recording.most_calls {
         let after = images::reach_horizon(&thread, regs, recording, shown(regs));
         return go_on(&thread, regs, after, handler);
     }

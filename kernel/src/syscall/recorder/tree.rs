@@ -1,7 +1,6 @@
 //! What a recorded program sees of the tree of files.
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::cell::{Cell, RefCell};
 
 use hayate_abi::file::AT_FDCWD;
@@ -11,7 +10,6 @@ use hayate_path_walk::{EntryKind, Hold, Target, Tree};
 use crate::hash::hash_name;
 use crate::process::images::depend::{Dependency, Part};
 use crate::process::images::recording::Recording;
-use crate::reclaim::growth::Grow;
 use crate::syscall::file::View;
 use crate::vfs::attributes::FileKind;
 use crate::vfs::dentry::{Dentry, Name};
@@ -20,27 +18,35 @@ use crate::vfs::inode::Inode;
 use crate::vfs::mount::Location;
 use crate::vfs::path::{Resolver, WalkFlags};
 
-/// A resolver that notes what a walk sees.
-struct Walker<'a> {
+/// A resolver that notes what a walk sees, before the walk looks at it.
+struct Walker<'a, 'r> {
     inner: Resolver<'a>,
-    seen: RefCell<Vec<Dependency>>,
-    /// Something was seen that cannot be depended on.
+    recording: RefCell<&'r mut Recording>,
+    /// Something is on the way that cannot be depended on, or that the command's recordings must
+    /// not touch. The walk ends before it.
     foreign: Cell<bool>,
     lacking: Cell<bool>,
 }
 
-impl Walker<'_> {
-    fn note(&self, inode: &Arc<dyn Inode>, part: Part) {
-        let Ok(metadata) = inode.metadata() else { return self.foreign.set(true) };
-        let mut seen = self.seen.borrow_mut();
-        if seen.make_room(1).is_err() {
-            return self.lacking.set(true);
-        }
-        seen.push(Dependency { file: metadata.identity(), part });
+impl Walker<'_, '_> {
+    /// Notes a part of a file that is about to be looked at. The error ends the walk.
+    fn note(&self, inode: &Arc<dyn Inode>, part: Part) -> Result<()> {
+        let mut recording = self.recording.borrow_mut();
+        let on = inode.identity().map(|file| Dependency { file, part });
+        let Some(on) = on.ok().filter(|on| !recording.is_volatile(*on)) else {
+            return self.end();
+        };
+        recording.depend(on).inspect_err(|_| self.lacking.set(true))
+    }
+
+    /// Ends the walk before something that cannot be depended on.
+    fn end(&self) -> Result<()> {
+        self.foreign.set(true);
+        Err(Errno::EACCES)
     }
 }
 
-impl Tree for Walker<'_> {
+impl Tree for Walker<'_, '_> {
     type Place = Location;
     type Directory = Arc<dyn Inode>;
     type Entry = Arc<Dentry>;
@@ -68,11 +74,9 @@ impl Tree for Walker<'_> {
 
     fn search(&self, here: &Location) -> Result<Arc<dyn Inode>> {
         if matches!(here.dentry.filesystem().caching(), Caching::Never | Caching::InUse) {
-            self.foreign.set(true);
+            self.end()?;
         }
-        if let Ok(inode) = here.inode() {
-            self.note(&inode, Part::Itself);
-        }
+        self.note(&here.inode()?, Part::Itself)?;
         self.inner.search(here)
     }
 
@@ -82,11 +86,11 @@ impl Tree for Walker<'_> {
         directory: &Arc<dyn Inode>,
         name: &[u8],
     ) -> Result<(Arc<Dentry>, EntryKind)> {
-        self.note(directory, Part::Name(hash_name(name)));
+        self.note(directory, Part::Name(hash_name(name)))?;
         let found = self.inner.lookup(here, directory, name);
         if found.is_err() && here.dentry.filesystem().caching() != Caching::All {
             // A driver may add the name at any time.
-            self.foreign.set(true);
+            self.end()?;
         }
         found
     }
@@ -106,7 +110,7 @@ impl Tree for Walker<'_> {
     fn follow(&self, here: &Location, entry: &Arc<Dentry>) -> Result<Target<Location>> {
         let target = self.inner.follow(here, entry);
         if matches!(target, Ok(Target::Place(_))) {
-            self.foreign.set(true);
+            self.end()?;
         }
         target
     }
@@ -129,11 +133,9 @@ pub enum Found {
     Foreign,
 }
 
-/// Walks a path as a call is about to do, and notes all that the walk sees: `None` if what is seen
-/// is still changing.
-///
-/// The walk is repeated until it sees nothing new, since only what was noted before it was seen
-/// counts.
+/// Walks a path as a call is about to do, with the rights of `view`, and notes all that the walk
+/// sees. Each part is noted before the walk looks at it, so one walk is enough: what changes behind
+/// it, before the call sees it, spoils the recording.
 ///
 /// A directory that the program inherited is another one at each start: what is found from there
 /// is foreign.
@@ -143,88 +145,80 @@ pub fn look(
     (directory, path): (i32, &[u8]),
     flags: WalkFlags,
 ) -> Result<Found> {
-    /// How often a walk is repeated.
-    const PATIENCE: usize = 4;
     let is_known = directory == AT_FDCWD || path.starts_with(b"/") || recording.owns(directory);
-    if !is_known {
+    let Some(inner) = view.resolver(directory, path).ok().filter(|_| is_known) else {
         return Ok(Found::Foreign);
+    };
+    let noted = recording.dependencies.len();
+    let (foreign, lacking) = (Cell::new(false), Cell::new(false));
+    let walker = Walker { inner, recording: RefCell::new(recording), foreign, lacking };
+    let found = match hayate_path_walk::resolve(&walker, path, flags) {
+        Ok(place) => last(&walker, &place),
+        Err(error) => Err(error),
+    };
+    let Walker { recording, foreign, lacking, .. } = walker;
+    if lacking.get() {
+        return Err(Errno::ENOMEM);
     }
-    for _ in 0..PATIENCE {
-        let walker = Walker {
-            inner: match view.resolver(directory, path) {
-                Ok(resolver) => resolver,
-                Err(_) => return Ok(Found::Foreign),
-            },
-            seen: RefCell::new(Vec::new()),
-            foreign: Cell::new(false),
-            lacking: Cell::new(false),
-        };
-        let place = hayate_path_walk::resolve(&walker, path, flags);
-        let mut found = Found::Nothing;
-        if let Ok(place) = &place {
-            found = last(&walker, place)?;
-        }
-        if walker.lacking.get() {
-            return Err(Errno::ENOMEM);
-        }
-        if walker.foreign.get() || found == Found::Foreign {
-            return Ok(Found::Foreign);
-        }
-        let seen = walker.seen.into_inner();
-        if seen.iter().any(|on| recording.entry.is_volatile(*on)) {
-            return Ok(Found::Foreign);
-        }
-        let mut new = false;
-        for on in seen {
-            new |= recording.depend(on)?;
-        }
-        if !new {
-            return Ok(if is_written(place.ok().as_ref()) { Found::Foreign } else { found });
-        }
+    let found = match found {
+        _ if foreign.get() => Found::Foreign,
+        Ok(found) => found,
+        Err(error) if follows_from_tree(error) => Found::Nothing,
+        Err(_) => Found::Foreign,
+    };
+    if found == Found::Foreign {
+        // The call is not made in this recording, so nothing of its way counts.
+        recording.into_inner().forget_from(noted);
     }
-    Ok(Found::Foreign)
+    Ok(found)
+}
+
+/// Whether a walk always fails so while the tree is as it is.
+fn follows_from_tree(error: Errno) -> bool {
+    matches!(
+        error,
+        Errno::ENOENT | Errno::ENOTDIR | Errno::EACCES | Errno::ELOOP | Errno::ENAMETOOLONG
+    )
 }
 
 /// Notes the file at the end of a walk.
-fn last(walker: &Walker<'_>, place: &Location) -> Result<Found> {
+fn last(walker: &Walker<'_, '_>, place: &Location) -> Result<Found> {
     let inode = place.inode()?;
-    let kind = inode.attributes().kind;
-    let known = match kind {
-        FileKind::Regular | FileKind::Symlink => true,
-        FileKind::Directory => place.dentry.filesystem().caching() == Caching::All,
+    let attributes = inode.attributes();
+    let kind = attributes.kind;
+    let found = match kind {
+        FileKind::Regular | FileKind::Symlink => Found::File(kind),
+        FileKind::Directory if place.dentry.filesystem().caching() == Caching::All => {
+            Found::File(kind)
+        }
         FileKind::CharDevice => {
             let device = inode.metadata()?.represents;
             match (device.major, device.minor) {
                 // /dev/null and /dev/zero, which read the same whenever they are read.
-                (1, 3 | 5) => true,
+                (1, 3 | 5) => Found::File(kind),
                 // /dev/random and /dev/urandom
-                (1, 8 | 9) => {
-                    walker.note(&inode, Part::Itself);
-                    return Ok(Found::Random);
-                }
-                _ => false,
+                (1, 8 | 9) => Found::Random,
+                _ => Found::Foreign,
             }
         }
-        _ => false,
+        _ => Found::Foreign,
     };
     let caching = place.dentry.filesystem().caching();
-    if !known || matches!(caching, Caching::Never | Caching::InUse) {
+    let reads_alike = found == Found::Random || !matches!(caching, Caching::Never | Caching::InUse);
+    if found == Found::Foreign || !reads_alike {
         return Ok(Found::Foreign);
     }
-    walker.note(&inode, Part::Itself);
+    walker.note(&inode, Part::Itself)?;
     if kind == FileKind::Directory {
         // Its times change with its entries.
-        walker.note(&inode, Part::Entries);
+        walker.note(&inode, Part::Entries)?;
     }
-    Ok(Found::File(kind))
+    Ok(if is_written(&inode) { Found::Foreign } else { found })
 }
 
 /// Whether the content of a file may be changing now.
-fn is_written(place: Option<&Location>) -> bool {
-    let inode = place.and_then(|place| place.inode().ok());
-    inode
-        .and_then(|inode| inode.page_cache())
-        .is_some_and(|content| content.writers() != 0 || content.is_mapped_writable())
+fn is_written(inode: &Arc<dyn Inode>) -> bool {
+    inode.page_cache().is_some_and(|content| content.writers() != 0 || content.is_mapped_writable())
 }
 
 /// Notes the names on the way from a place up to the root, for calls that return its path. Returns
@@ -243,7 +237,7 @@ pub fn note_above(recording: &mut Recording, place: Location) -> Result<bool> {
         }
         let Some(parent) = here.dentry.parent() else { return Ok(false) };
         let Some(inode) = parent.inode() else { return Ok(false) };
-        let file = inode.metadata()?.identity();
+        let file = inode.identity()?;
         let part = Part::Name(hash_name(&here.dentry.name()));
         recording.depend(Dependency { file, part })?;
         here = Location { mount: Arc::clone(&here.mount), dentry: parent };
