@@ -213,6 +213,12 @@ pub const PRLIMIT: u64 = 302;
 pub const VM_WRITE: u64 = 311;
 /// See [`PRLIMIT`].
 pub const PTRACE: u64 = 101;
+/// See [`PRLIMIT`]: what it returns is a way to send a signal.
+pub const PIDFD_OPEN: u64 = 434;
+/// With the command [`SET_OWNER`] its third argument names the process that gets a file's signals.
+pub const FILE_CONTROL: u64 = 72;
+/// `F_SETOWN`
+pub const SET_OWNER: u64 = 8;
 /// A number that no process has.
 pub const NO_PROCESS: u64 = 0x3fff_fff0;
 /// See [`KILL`]: the descriptor can only refer to the worker itself or its children.
@@ -285,7 +291,7 @@ pub const CALLS: &[Call] = &[
     ("execve", 59, &[Path, Mem, Mem]),
     ("wait4", 61, &[Pid, Mem, Bits, Mem]),
     ("uname", 63, &[Mem]),
-    ("fcntl", 72, &[Fd, Of(FCNTL), Mem]),
+    ("fcntl", FILE_CONTROL, &[Fd, Of(FCNTL), Mem]),
     ("flock", 73, &[Fd, Small]),
     ("fsync", 74, &[Fd]),
     ("fdatasync", 75, &[Fd]),
@@ -460,7 +466,7 @@ pub const CALLS: &[Call] = &[
     ("mq_timedreceive", 243, &[Fd, Mem, Of(&[8192, 8192, 8191, 1 << 40]), Mem, Time]),
     ("mq_notify", 244, &[Fd, Notification]),
     ("mq_getsetattr", 245, &[Fd, Mem, Mem]),
-    ("pidfd_open", 434, &[Pid, Small]),
+    ("pidfd_open", PIDFD_OPEN, &[Pid, Small]),
     ("clone3", 435, &[CloneArguments, Of(&[64, 80, 88])]),
     ("close_range", 436, &[Fd, Fd, Small]),
     ("openat2", 437, &[DirFd, Path, Mem, Len]),

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hayate_stress::{Random, become_nobody, limit};
 
 use crate::calls::{
-    ArgumentKind, CALLS, FORBIDDEN, KILL, MACHINE_CALLS, MOUNT_CALL, NO_PROCESS, PIDFD_KILL,
-    PIDFD_TAKE, PRLIMIT, PTRACE, QUEUE, TGKILL, TGQUEUE, TKILL, VM_WRITE,
+    ArgumentKind, CALLS, FILE_CONTROL, FORBIDDEN, KILL, MACHINE_CALLS, MOUNT_CALL, NO_PROCESS,
+    PIDFD_KILL, PIDFD_OPEN, PIDFD_TAKE, PRLIMIT, PTRACE, QUEUE, SET_OWNER, TGKILL, TGQUEUE, TKILL,
+    VM_WRITE,
 };
 
 /// A program to execute: an ELF header, one segment, and `exit(42)` (elf(5)).
@@ -327,11 +328,12 @@ impl Worker {
     }
 
     /// Makes a call that changes another process one of the worker itself: root may take the memory
-    /// of process 1 away, and the machine ends with it.
+    /// of process 1 away, and the machine ends with it, or send the supervisor a signal.
     fn spare_others(&self, number: u64, a: &mut [u64; 6]) {
         let own = self.pid as u64;
         let at = match number & 0xffff_ffff {
-            PRLIMIT | VM_WRITE => 0,
+            PRLIMIT | VM_WRITE | PIDFD_OPEN => 0,
+            FILE_CONTROL if a[1] & 0xffff_ffff == SET_OWNER => 2,
             PTRACE => 1,
             PIDFD_TAKE if self.privileged => {
                 a[0] = u64::MAX;
