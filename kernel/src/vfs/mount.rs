@@ -588,8 +588,9 @@ pub fn after(number: u32) -> Option<Arc<Mount>> {
     }
 }
 
-/// Returns all mounts and the first root. `ENOMEM`.
-pub fn all_with_root() -> Result<Vec<Arc<Mount>>> {
+/// Returns all mounts and the first root, for as long as the caller has the [`lock`]: a reference to
+/// a mount makes `umount(2)` fail, which looks at it under that lock. `ENOMEM`.
+pub fn all_with_root(_lock: &Changes) -> Result<Vec<Arc<Mount>>> {
     let mut mounts = all()?;
     if let Some(root) = FIRST.root_mount()
         && !mounts.iter().any(|mount| Arc::ptr_eq(mount, &root))

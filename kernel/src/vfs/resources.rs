@@ -29,7 +29,8 @@ struct PageCaches;
 /// Visits every page cache that is in memory and has a name, with its place and its file's owner.
 fn each(mut visit: impl FnMut(&Arc<PageCache>, &Location, u32)) -> Result<()> {
     let mut seen = HashSet::new();
-    for mount in mount::all_with_root()? {
+    let lock = mount::lock();
+    for mount in mount::all_with_root(&lock)? {
         let mut waiting: Vec<_> = Vec::new();
         waiting.push(mount.root().clone());
         while let Some(dentry) = waiting.pop() {

@@ -204,7 +204,8 @@ pub(super) fn vmstat(_: &(), out: &mut Vec<u8>) -> Result<()> {
 
 /// `/proc/PID/mounts`: one line per mount, as seen from `root`.
 pub fn mounts(root: &mount::Location, out: &mut Vec<u8>) -> Result<()> {
-    for mounted in mount::all_with_root()? {
+    let lock = mount::lock();
+    for mounted in mount::all_with_root(&lock)? {
         let Some(path) = mount_path(&mounted, root)? else { continue };
         escaped(out, mounted.source().as_bytes())?;
         bytes(out, b" ")?;
@@ -226,7 +227,8 @@ pub fn mounts(root: &mount::Location, out: &mut Vec<u8>) -> Result<()> {
 
 /// `/proc/PID/mountinfo` (proc(5)).
 pub fn mountinfo(root: &mount::Location, out: &mut Vec<u8>) -> Result<()> {
-    for mounted in mount::all_with_root()? {
+    let lock = mount::lock();
+    for mounted in mount::all_with_root(&lock)? {
         let Some(path) = mount_path(&mounted, root)? else { continue };
         let filesystem = mounted.filesystem();
         let device = crate::vfs::inode::DeviceNumber::decode(filesystem.device());

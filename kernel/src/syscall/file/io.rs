@@ -13,8 +13,10 @@ use crate::fs::disk;
 use crate::memory::USER_END;
 use crate::page_cache::read_ahead;
 use crate::process;
+use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::vfs::inode::{FileKind, Inode};
+use crate::vfs::mount;
 use crate::vfs::notify;
 use crate::vfs::open_file::flags::{O_APPEND, O_NONBLOCK};
 use crate::vfs::open_file::{OpenFile, Traits, Whence};
@@ -392,9 +394,14 @@ pub fn sync_file_range(fd: i32, offset: i64, count: i64, flags: u32) -> Result<(
 
 /// `sync(2)`
 pub fn sync() -> Result<()> {
-    for mount in crate::vfs::mount::all_with_root()? {
+    let filesystems = {
+        let lock = mount::lock();
+        let mounts = mount::all_with_root(&lock)?;
+        growth::collect(mounts.iter().map(|mount| mount.filesystem().clone()))?
+    };
+    for filesystem in filesystems {
         // `sync` reports no errors; calls on a single file do.
-        let _ = mount.filesystem().sync();
+        let _ = filesystem.sync();
     }
     disk::sync_all();
     Ok(())

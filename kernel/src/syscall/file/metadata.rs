@@ -165,10 +165,13 @@ pub fn fstatfs(fd: i32, buffer: usize) -> Result<()> {
 
 /// `ustat(2)`: of the file system with this device.
 pub fn ustat(device: u32, buffer: usize) -> Result<()> {
-    let mounts = mount::all_with_root()?;
-    let wanted = |mount: &&Arc<Mount>| mount.filesystem().device() == u64::from(device);
-    let found = mounts.iter().find(wanted).ok_or(Errno::EINVAL)?;
-    let usage = found.filesystem().usage();
+    let filesystem = {
+        let lock = mount::lock();
+        let mounts = mount::all_with_root(&lock)?;
+        let wanted = |mount: &&Arc<Mount>| mount.filesystem().device() == u64::from(device);
+        mounts.iter().find(wanted).ok_or(Errno::EINVAL)?.filesystem().clone()
+    };
+    let usage = filesystem.usage();
     UserPtr::new(buffer).write(&Ustat {
         f_tfree: usage.free as i32,
         f_tinode: usage.files_free,
