@@ -135,9 +135,9 @@ pub struct Run {
     #[arg(long, value_name = "DIR:PATH")]
     pub with: Vec<OsString>,
 
-    /// Give the machine the disk FILE, an image or a block device, which keeps what the guest writes
-    /// to it. It is /dev/disk/by-id/virtio-NAME in the guest, NAME being the file's name without
-    /// its extension; with :ro it cannot be written (can be repeated)
+    /// Give the machine the disk FILE, an image or a block device, which keeps what the guest
+    /// writes to it. It is /dev/disk/by-id/virtio-NAME in the guest, NAME being the file's name
+    /// without its extension; with :ro it cannot be written (can be repeated)
     #[arg(long, value_name = "FILE[:ro]", value_parser = checked(not_empty))]
     pub disk: Vec<OsString>,
 

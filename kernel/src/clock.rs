@@ -89,7 +89,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         let Some(watches) = WATCHES.of(self.cpu) else { return };
-        // What is told is dropped without the lock.
+        // The removed watch is dropped without the lock.
         let watched = watches.lock().find_mut(&self.number).remove();
         drop(watched);
     }

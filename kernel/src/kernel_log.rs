@@ -178,7 +178,8 @@ pub fn write(text: &[u8]) {
     log::append(facility << 3 | (priority & 7) as u16, text);
 }
 
-/// Splits `<NUMBER>text`; the number is that of `simple_strtoul`, which wraps and may have no digit.
+/// Splits `<NUMBER>text`; the number is that of `simple_strtoul`, which wraps and may have no
+/// digit.
 fn prefix(text: &[u8]) -> Option<(u64, &[u8])> {
     let rest = text.strip_prefix(b"<")?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -345,7 +345,8 @@ impl Qemu {
     }
 
     /// Whether something happens after the end of the program that matters: the guest writes to
-    /// memory or a disk that is kept, a user examines the machine, or a kernel for tests checks itself.
+    /// memory or a disk that is kept, a user examines the machine, or a kernel for tests checks
+    /// itself.
     pub fn has_more_to_do(&self) -> bool {
         let keeps = self.nvm.as_ref().is_some_and(|nvm| nvm.kept);
         let keeps = keeps || self.user_disks.iter().any(|disk| !disk.read_only);

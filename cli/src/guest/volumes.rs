@@ -2,8 +2,8 @@
 //!
 //! The server is a part of QEMU: it reads and writes as the user who started the command, and needs
 //! no further program and no rights. Files that the guest makes belong to that user
-//! (`security_model=none`: owner and permissions are those of the host's file, and what the user may
-//! not give away stays the user's). docs/volumes.md says why not another model or virtiofs.
+//! (`security_model=none`: owner and permissions are those of the host's file, and what the user
+//! may not give away stays the user's). docs/volumes.md says why not another model or virtiofs.
 
 use super::qemu::{escape, program};
 use crate::failure::{Failure, USAGE};

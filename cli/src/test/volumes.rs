@@ -404,8 +404,8 @@ fn c_programs(hayate: &Hayate) -> Result<()> {
 }
 
 /// Cases that a 9P mount does not pass, on Linux neither: the protocol has no holes, no flags of
-/// renames and no shared mappings; QEMU 7.2 of Debian makes no FIFOs; times are the host's. Those of
-/// locks count how often a process sleeps, and each question to the host is a sleep.
+/// renames and no shared mappings; QEMU 7.2 of Debian makes no FIFOs; times are the host's. Those
+/// of locks count how often a process sleeps, and each question to the host is a sleep.
 const LACKING: [&str; 10] = [
     "lock::a_record_lock_goes_from_one_to_the_next",
     "lock::a_whole_file_lock_goes_from_one_to_the_next",

@@ -74,7 +74,7 @@ pub enum Reply<'a> {
     Link(&'a [u8]),
     /// Numbers of the file system.
     StatFs(StatFs),
-    /// What was asked was done.
+    /// The request was carried out.
     Done,
 }
 

@@ -23,7 +23,7 @@ const ONE: u32 = 1 << 13;
 #[derive(Debug)]
 pub struct WriteErrors(AtomicU32);
 
-/// What one open file was told.
+/// The errors that one open file was told.
 #[derive(Debug)]
 pub struct Seen(AtomicU32);
 

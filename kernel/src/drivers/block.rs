@@ -33,9 +33,9 @@ pub trait BlockDevice: Send + Sync {
     /// the device fails; then the content of the segments is undefined.
     fn read(&self, sector: u64, segments: &[Segment<'_>]) -> Result<()>;
 
-    /// Writes each segment at its sector. Neighbours in the list that are neighbours on the disk are
-    /// written together. The caller stays inside the size, and writes no sector twice. `EIO`: some
-    /// were not written. `ENOMEM`: some were not tried, and none failed.
+    /// Writes each segment at its sector. Neighbours in the list that are neighbours on the disk
+    /// are written together. The caller stays inside the size, and writes no sector twice. `EIO`:
+    /// some were not written. `ENOMEM`: some were not tried, and none failed.
     fn write(&self, pieces: &mut dyn Iterator<Item = (u64, Segment<'_>)>) -> Result<()>;
 
     /// Makes everything written so far persistent.

@@ -69,8 +69,8 @@ impl Space {
             }
             if copies || region.value.is_shared() {
                 // Fails only if a table shared with another space cannot be copied because even the
-                // kernel's reserve of memory is exhausted. Then the pages stay mapped, and those that
-                // were cut off the file do not belong to it any more.
+                // kernel's reserve of memory is exhausted. Then the pages stay mapped, and those
+                // that were cut off the file do not belong to it any more.
                 are_out &= edit.unmap(at(from)..at(to)).is_ok();
             } else {
                 forget_originals(&mut edit, at(from)..at(to));

@@ -267,8 +267,8 @@ fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<
     DONE
 }
 
-/// How a page of a shared mapping is entered. A page that is written back is entered for writing only
-/// at a fault that writes, which notes that it is dirty.
+/// How a page of a shared mapping is entered. A page that is written back is entered for writing
+/// only at a fault that writes, which notes that it is dirty.
 fn shared_access(
     backing: &Backing,
     index: u64,

@@ -1,20 +1,20 @@
-//! Changed pages are written to their source: after [`AGE_NS`], earlier when there are many or memory
-//! is short, and whenever somebody asks and waits for it (`fsync(2)`).
+//! Changed pages are written to their source: after [`AGE_NS`], earlier when there are many or
+//! memory is short, and whenever somebody asks and waits for it (`fsync(2)`).
 //!
 //! A page is *dirty* from a change on until a write of it begins, and *being written* until the
 //! source has it; one that is changed meanwhile is dirty again. Neither is reclaimed. One execution
 //! of the kernel, the writer ([`start`]), writes all page caches in turn.
 //!
 //! * **Bounds.** More than a tenth of memory dirty, and the writer begins at once. More than a
-//!   fifth, and a thread that changes pages writes some itself first ([`PageCache::balance`]). These
-//!   are Linux' `vm.dirty_background_ratio` and `vm.dirty_ratio`.
+//!   fifth, and a thread that changes pages writes some itself first ([`PageCache::balance`]).
+//!   These are Linux' `vm.dirty_background_ratio` and `vm.dirty_ratio`.
 //! * **Memory.** When nothing else can be reclaimed, the writer is woken, and the thread that wants
 //!   memory waits until pages are clean ([`wait_for_some`]). The way of a page to its source takes
 //!   no sleeping lock and asks for no reclaim: lists that cannot grow stay short, and small objects
 //!   come from the kernel's reserve ([`crate::reclaim::growth`]).
-//! * **Mappings.** A shared mapping makes a page dirty at the first fault that writes to it. Before a
-//!   page is written it is taken out of the page tables, so that the next change faults again. So a
-//!   page that a program can write is dirty.
+//! * **Mappings.** A shared mapping makes a page dirty at the first fault that writes to it. Before
+//!   a page is written it is taken out of the page tables, so that the next change faults again. So
+//!   a page that a program can write is dirty.
 //! * **Errors.** A write that fails is noted with the file and told once to each open file
 //!   ([`hayate_protocols::write_errors`]). The page is clean afterwards, as on Linux: it would
 //!   otherwise hold its memory for ever. A write that lacked memory is not counted as tried.

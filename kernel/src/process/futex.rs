@@ -7,7 +7,8 @@
 //!
 //! The key of a word is its address in the space or, for words in memory shared between spaces, its
 //! place in the content. Lock order: buckets in the order of their addresses, or a processor's
-//! watches ([`clock::Watch`]); then a space's lock (only to look at a word) or a waiter's wait queue.
+//! watches ([`clock::Watch`]); then a space's lock (only to look at a word) or a waiter's wait
+//! queue.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -127,7 +128,7 @@ pub fn wait(
         return found.and(Err(Errno::EAGAIN));
     }
     match sleep(&waiter, until) {
-        // Whatever else ended the wait: a wake is not lost.
+        // If something else ended the wait, a wake is not lost.
         Err(_) if !leave() => Ok(()),
         result => result,
     }
@@ -171,7 +172,7 @@ pub fn wait_any(words: &[Awaited], until: Option<Until>) -> Result<usize> {
         }
     }
     match woken {
-        // Whatever else ended the wait: a wake is not lost.
+        // If something else ended the wait, a wake is not lost.
         Some(word) => Ok(word),
         None => Err(result.err().unwrap_or(Errno::EAGAIN)),
     }

@@ -4,13 +4,13 @@
 //! reference to one, which its children share; `unshare(2)`, `setns(2)` and the flags of `clone(2)`
 //! give a thread a changed copy. A thread of the first namespaces has no reference at all, and so
 //! fork copies none and touches no count that all processors share: that its maker has one is a bit
-//! of the word that [`crate::schedule::Execution::bequeaths`] reads anyway, and that there is one to
-//! drop is a mark that the end of a thread reads anyway ([`crate::ipc::sysv::traces`]).
+//! of the word that [`crate::schedule::Execution::bequeaths`] reads anyway, and that there is one
+//! to drop is a mark that the end of a thread reads anyway ([`crate::ipc::sysv::traces`]).
 //!
 //! There are further UTS, IPC and mount namespaces ([`super::identity`], [`crate::ipc::namespace`],
-//! [`crate::vfs::mount`]). Of the other kinds there is the first alone, or none: a request for another one is EINVAL, as from a
-//! kernel built without them. All belong to the first user namespace, so that what makes and enters
-//! one is `CAP_SYS_ADMIN` there.
+//! [`crate::vfs::mount`]). Of the other kinds there is the first alone, or none: a request for
+//! another one is EINVAL, as from a kernel built without them. All belong to the first user
+//! namespace, so that what makes and enters one is `CAP_SYS_ADMIN` there.
 //!
 //! Programs that begin at images or templates are those of the first namespaces, and nobody else's:
 //! neither is made of, or begun by, a thread that has a set ([`Thread::is_apart`]).

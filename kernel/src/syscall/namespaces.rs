@@ -1,7 +1,7 @@
 //! `setns(2)`: entering namespaces that others made.
 //!
-//! The order of the checks, and their errors, are those of kernel/nsproxy.c of Linux 6.1. Nothing is
-//! changed before all of them have passed.
+//! The order of the checks, and their errors, are those of kernel/nsproxy.c of Linux 6.1. Nothing
+//! is changed before all of them have passed.
 
 use alloc::sync::Arc;
 use core::slice;

@@ -497,14 +497,17 @@ ktest! {
         check!(world.mkdir(b"/m").is_ok() && world.make(b"/m/under", b"u") == Ok(()));
         let resolver = world.resolver();
         let at = |path: &[u8]| resolver.resolve(path, WalkFlags::empty());
-        let counted = Counted::new(users::of(0).unwrap(), |user| &user.mount_namespaces, 100).unwrap();
+        let user = users::of(0).unwrap();
+        let counted = Counted::new(user, |user| &user.mount_namespaces, 100).unwrap();
         let own = {
             let _lock = mount::lock();
             mount::reserve(1).unwrap();
             MountNamespace::with_root(world.context.root().mount, counted)
         };
-        let mounted = mount_tree::mount(&own, &resolver, b"x", at(b"/m").unwrap(), b"tmpfs", 0, b"size=64k");
-        check!(mounted == Ok(()));
+        let mount_at = |what: &[u8], place: &[u8], kind: &[u8], flags, data: &[u8]| {
+            mount_tree::mount(&own, &resolver, what, at(place).unwrap(), kind, flags, data)
+        };
+        check!(mount_at(b"x", b"/m", b"tmpfs", 0, b"size=64k") == Ok(()));
         check!(error(world.find(b"/m/under")) == Some(Errno::ENOENT));
         check!(world.find(b"/m/..").unwrap().is_same(&world.context.root()));
         check!(world.make(b"/m/over", b"o") == Ok(()));
@@ -520,7 +523,7 @@ ktest! {
         // A bind mount shows the same names.
         check!(world.mkdir(b"/b").is_ok());
         let bind = crate::vfs::mount::flags::MS_BIND;
-        check!(mount_tree::mount(&own, &resolver, b"/m", at(b"/b").unwrap(), b"", bind, b"") == Ok(()));
+        check!(mount_at(b"/m", b"/b", b"", bind, b"") == Ok(()));
         check!(world.text(b"/b/under").as_deref() == Ok(b"u"));
         check!(directory::unlink(&resolver, b"/b/under") == Ok(()));
         check!(error(world.find(b"/m/under")) == Some(Errno::ENOENT));

@@ -11,8 +11,8 @@
 //! A file system whose tree others change as well ([`Caching::InUse`]) is asked at every walk, so
 //! its dentries are worth keeping only while they are in use: for the directory locks, for what is
 //! mounted on them, for the mark that a name was removed. It has a table of its own for them,
-//! [`HeldNames`], which owns none; the tables of its directories stay empty. So a walk through other
-//! file systems finds out nothing about it: only a name that is not cached leads there.
+//! [`HeldNames`], which owns none; the tables of its directories stay empty. So a walk through
+//! other file systems finds out nothing about it: only a name that is not cached leads there.
 //!
 //! [`Caching::InUse`]: super::filesystem::Caching::InUse
 //!

@@ -67,8 +67,8 @@ pub trait Inode: Any + Send + Sync {
     /// Returns all that `stat(2)` reports.
     fn metadata(&self) -> Result<Metadata>;
 
-    /// Returns device and inode number, which never change. A file system that asks somebody for the
-    /// metadata knows these without.
+    /// Returns device and inode number, which never change. A file system that asks somebody for
+    /// the metadata knows these without.
     fn identity(&self) -> Result<(u64, u64)> {
         self.metadata().map(|metadata| metadata.identity())
     }

@@ -9,8 +9,8 @@
 //! namespaces, for it begins at a place of its process, and no mount leads from one into another.
 //!
 //! A namespace may end anywhere, as with the last reference to a file that is bound in another one,
-//! while that one is changed. So its end takes no lock: its root goes on a list, and whoever has the
-//! [`lock`] takes apart what is there before it gives the lock away ([`Changes`]).
+//! while that one is changed. So its end takes no lock: its root goes on a list, and the
+//! holder of the [`lock`] takes that list apart before it gives the lock away ([`Changes`]).
 //!
 //! The table of mounts is one read-write spin lock, which a walk takes only at dentries that carry
 //! the [`DentryState::MOUNTED`] mark. Changes (mount, unmount, move) also hold the sleeping
@@ -124,8 +124,8 @@ fn key(mount: &Mount, dentry: &Arc<Dentry>) -> (u32, usize) {
     (mount.id, Arc::as_ptr(dentry).addr())
 }
 
-/// The key of a root of another namespace than the first, so that the table has all mounts. No mount
-/// has number 0.
+/// The key of a root of another namespace than the first, so that the table has all mounts. No
+/// mount has number 0.
 fn root_key(mount: &Arc<Mount>) -> (u32, usize) {
     (0, Arc::as_ptr(mount).addr())
 }
@@ -211,7 +211,8 @@ impl MountNamespace {
         Some(self.root_mount()?.root_location().into_topmost())
     }
 
-    /// Makes `mount` its root (at boot and by `pivot_root`). The caller holds [`lock`] after the boot.
+    /// Makes `mount` its root (at boot and by `pivot_root`). The caller holds [`lock`] after the
+    /// boot.
     pub fn set_root(&self, mount: Arc<Mount>) {
         let old = self.root.lock().replace(Arc::clone(&mount));
         let Some(old) = old else { return };
@@ -588,8 +589,8 @@ pub fn after(number: u32) -> Option<Arc<Mount>> {
     }
 }
 
-/// Returns all mounts and the first root, for as long as the caller has the [`lock`]: a reference to
-/// a mount makes `umount(2)` fail, which looks at it under that lock. `ENOMEM`.
+/// Returns all mounts and the first root, for as long as the caller has the [`lock`]: a reference
+/// to a mount makes `umount(2)` fail, which looks at it under that lock. `ENOMEM`.
 pub fn all_with_root(_lock: &Changes) -> Result<Vec<Arc<Mount>>> {
     let mut mounts = all()?;
     if let Some(root) = FIRST.root_mount()

@@ -367,8 +367,8 @@ fn holds_namespace(own: &MountNamespace, top: &Arc<Mount>) -> Result<bool> {
 ///
 /// # Errors
 /// `EINVAL` (no mount begins at the source; it is the root, or was unmounted; one is a directory and
-/// the other is none; the target is not in the namespace), `ELOOP` (into itself, or into a namespace
-/// that it holds), `ENOMEM`.
+/// the other is none; the target is not in the namespace), `ELOOP` (into itself, or into a
+/// namespace that it holds), `ENOMEM`.
 pub fn move_mount(own: &MountNamespace, source: &Location, target: Location) -> Result<()> {
     if !is_mount_root(source) || is_directory(source)? != is_directory(&target)? {
         return Err(Errno::EINVAL);

@@ -89,8 +89,8 @@ bitflags::bitflags! {
         const DEBUG = 2048;
         /// SO_TIMESTAMPING with SOF_TIMESTAMPING_RX_SOFTWARE: what arrives is noted with its time.
         const TIMES = 4096;
-        /// The option about times that was set last was a `*_NEW`: so are the numbers of the control
-        /// messages (`SOCK_TSTAMP_NEW`).
+        /// The option about times that was set last was a `*_NEW`: so are the numbers of the
+        /// control messages (`SOCK_TSTAMP_NEW`).
         const NEW_TIMES = 8192;
     }
 }

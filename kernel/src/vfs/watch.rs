@@ -122,8 +122,8 @@ pub trait Watchers: Send + Sync {
         let _ = file;
     }
 
-    /// Tells that something was mounted, unmounted or remounted somewhere. Called with the lock of mounts
-    /// held.
+    /// Tells that something was mounted, unmounted or remounted somewhere. Called with the lock of
+    /// mounts held.
     fn mounts_changed(&self) {}
 
     /// Ends the watches of a file that lost its last name.

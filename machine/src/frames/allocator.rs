@@ -82,7 +82,8 @@ fn are_fewer_left(frames: u32) -> bool {
     are_fewer(LEFT.load(Relaxed), frames)
 }
 
-/// Whether `left` frames are fewer than `frames` and those that what runs here must leave to others.
+/// Whether `left` frames are fewer than `frames` and those that what runs here must leave to
+/// others.
 fn are_fewer(left: u32, frames: u32) -> bool {
     left < frames + ADMINISTRATORS.load(Relaxed) && left < frames + kept_from_here()
 }

@@ -8,12 +8,12 @@
 //!
 //! # Requests in flight
 //!
-//! A request has one of [`SLOTS`] slots, whose number is its tag; a caller waits for a free one. Only
-//! the end of the caller's process ends the wait for a reply. The request is then *abandoned*: the
-//! server is told by a flush, which has the slot's second tag, and the caller goes. The slot, and
-//! with it the tag, stays taken until the device has given the request back *and* the flush was
-//! answered, as flush(5) demands; the memory of a request belongs to the queue until the device gives
-//! it back, whatever becomes of its caller.
+//! A request has one of [`SLOTS`] slots, whose number is its tag; a caller waits for a free one.
+//! Only the end of the caller's process ends the wait for a reply. The request is then *abandoned*:
+//! the server is told by a flush, which has the slot's second tag, and the caller goes. The slot,
+//! and with it the tag, stays taken until the device has given the request back *and* the flush was
+//! answered, as flush(5) demands; the memory of a request belongs to the queue until the device
+//! gives it back, whatever becomes of its caller.
 //!
 //! # Fids
 //!

@@ -49,7 +49,7 @@ struct Slot {
     is_taken: bool,
     /// Whether the device has the request.
     is_at_device: bool,
-    /// Who waits for the answer; nobody if it was abandoned.
+    /// The thread that waits for the answer; none if the request was abandoned.
     call: Option<Arc<Call>>,
     flush: Flush,
     afterwards: Afterwards,
@@ -217,8 +217,8 @@ impl State {
         self.queue.notify();
     }
 
-    /// Sends a request whose answer nobody waits for. False without room or memory: the next call of
-    /// [`State::go_on`] tries again.
+    /// Sends a request whose answer nobody waits for. False without room or memory: the next call
+    /// of [`State::go_on`] tries again.
     fn send(&mut self, tag: u16, request: &Request<'_>) -> bool {
         let Ok(mut chain) = chain(request, tag, Data::None) else { return false };
         chain.token = tag.into();

@@ -1,10 +1,10 @@
 //! Disks: block devices with a page cache, as file systems and the nodes in `/dev` use them.
 //!
-//! A [`Disk`] is a driver with a name, a number and a page cache: the node `/dev/NAME` reads, writes
-//! and maps through this page cache ([`node`]), and file systems read their metadata through it
-//! ([`Disk::read`]). File content goes from the driver to the file's own page cache and not through
-//! the disk's, so that nothing is cached twice. What programs wrote to the node is on the disk when
-//! a file system is mounted or the last open node is closed, as on Linux (`blkdev_put`).
+//! A [`Disk`] is a driver with a name, a number and a page cache: the node `/dev/NAME` reads,
+//! writes and maps through this page cache ([`node`]), and file systems read their metadata through
+//! it ([`Disk::read`]). File content goes from the driver to the file's own page cache and not
+//! through the disk's, so that nothing is cached twice. What programs wrote to the node is on the
+//! disk when a file system is mounted or the last open node is closed, as on Linux (`blkdev_put`).
 //!
 //! A disk that can be written has its pages written back (`page_cache::write_back`); one that
 //! cannot costs nothing of that. Mounted disks are claimed ([`Claim`]): a program that opens a node
@@ -54,7 +54,7 @@ pub struct Disk {
     claims: SpinLock<Claims>,
 }
 
-/// Who has claimed a disk.
+/// The claim on a disk.
 enum Claims {
     /// So many file systems; none at first.
     Mounted(usize),

@@ -82,7 +82,7 @@ mod ioctl {
     pub const BLKGETSIZE64: u32 = 0x8008_1272;
 }
 
-/// What is done to a range of sectors.
+/// A change of a range of sectors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Clear {
     /// The content may be lost.

@@ -1,7 +1,7 @@
 //! An open directory.
 //!
-//! The server's positions are those of the host's file system: any numbers. Those of the kernel begin
-//! with 2, behind `.` and `..`, which the caller makes (the server's own are left out), so a
+//! The server's positions are those of the host's file system: any numbers. Those of the kernel
+//! begin with 2, behind `.` and `..`, which the caller makes (the server's own are left out), so a
 //! position of the server's is shown as it is, and the three smallest ones differently.
 
 use alloc::vec::Vec;

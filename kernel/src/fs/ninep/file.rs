@@ -105,7 +105,7 @@ impl OpenedFile {
             let count = written.as_ref().map_or(0, |count| *count);
             self.node.wrote(offset, count as u64);
             if count < taken {
-                // What the server did not take was not written.
+                // The bytes that the server did not take were not written.
                 input.give_back(before + count);
                 return written.map(drop);
             }

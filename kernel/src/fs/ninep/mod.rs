@@ -2,17 +2,18 @@
 //!
 //! From below to above: [`client`] speaks with the server by the driver
 //! ([`crate::drivers::virtio_9p`]) and the crate `hayate-ninep`, [`pages`] are the content of files
-//! for mappings, [`file`](mod@file) is an open file, [`directory`] an open directory, [`node`] a file
-//! and the tree of all.
+//! for mappings, [`file`](mod@file) is an open file, [`directory`] an open directory, [`node`] a
+//! file and the tree of all.
 //!
 //! # What is kept, and for how long
 //!
 //! Others change the tree, and tell nobody. So the server is asked at each step of a walk, at each
 //! `stat`, read and write; the file system keeps names only while they are in use
-//! ([`Caching::InUse`](crate::vfs::filesystem::Caching::InUse)), and no data of files but the pages of mappings. Those are compared with the
-//! file's size, times and version whenever its attributes come, at the latest when it is opened or
-//! executed, and taken out of every mapping if they differ. That is what Linux gives with
-//! `cache=none`, or more: it does not ask again for names that are in use.
+//! ([`Caching::InUse`](crate::vfs::filesystem::Caching::InUse)), and no data of files but the pages
+//! of mappings. Those are compared with the file's size, times and version whenever its attributes
+//! come, at the latest when it is opened or executed, and taken out of every mapping if they
+//! differ. That is what Linux gives with `cache=none`, or more: it does not ask again for names
+//! that are in use.
 //!
 //! A server says by the *qid* which file a name leads to. All names of one file lead to one
 //! [`node::Node`] as long as it is in use. QEMU's server finds a file by the path by which the fid

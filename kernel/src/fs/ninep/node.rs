@@ -36,7 +36,7 @@ const SETTLED: i64 = 2;
 /// and its descriptor is no other program's.
 const PASSED: u32 = O_ACCMODE | O_APPEND | O_DSYNC | O_SYNC | O_NOATIME | O_LARGEFILE;
 
-/// What is known of a file.
+/// The state of a file, as the server told it last.
 #[derive(Clone, Copy)]
 struct Known {
     attributes: reply::Attributes,

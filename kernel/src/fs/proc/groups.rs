@@ -1,10 +1,10 @@
 //! `/proc/PID/net/igmp`, `igmp6`, `mcfilter` and `mcfilter6`: the groups of each interface, and the
-//! sources that sockets name of them (proc_pid_net(5); net/ipv4/igmp.c and net/ipv6/mcast.c of Linux
-//! 6.1).
+//! sources that sockets name of them (proc_pid_net(5); net/ipv4/igmp.c and net/ipv6/mcast.c of
+//! Linux 6.1).
 //!
 //! Besides those that sockets have joined there are groups that every host is in: all hosts of a
-//! link (RFC 1112, 4; RFC 4291, 2.8), and for IPv6 the group of each own address by which neighbours
-//! look for it.
+//! link (RFC 1112, 4; RFC 4291, 2.8), and for IPv6 the group of each own address by which
+//! neighbours look for it.
 
 use alloc::vec::Vec;
 

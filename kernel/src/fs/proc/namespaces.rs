@@ -5,8 +5,8 @@
 //! mount on which it is bound, keeps a namespace that no thread is in. Two processes show the same
 //! number if and only if they share the namespace.
 //!
-//! Of network, numbers of processes and users there is one namespace each, the first, with its number
-//! on Linux. Kinds that do not exist (cgroup, time) have no file, as in a kernel built
+//! Of network, numbers of processes and users there is one namespace each, the first, with its
+//! number on Linux. Kinds that do not exist (cgroup, time) have no file, as in a kernel built
 //! without them. A thread that has ended is in no namespaces but those of its users (`ENOENT`).
 
 use alloc::format;
@@ -188,7 +188,7 @@ impl FileOps for OpenNamespace {
         const NS_GET_NSTYPE: u32 = 0xb703;
         const NS_GET_OWNER_UID: u32 = 0xb704;
         match (command, &self.0) {
-            // What is above the first is nobody's to see.
+            // Nobody may see above the first.
             (NS_GET_USERNS, Namespace::User) => Err(Errno::EPERM),
             (NS_GET_USERNS, _) => {
                 let user = Namespace::User;

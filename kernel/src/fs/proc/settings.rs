@@ -44,17 +44,24 @@ macro_rules! constant {
 /// A limit that can be changed.
 macro_rules! limit {
     ($name:literal, $limit:path) => {
+        limit!($name, $limit, amount)
+    };
+    ($name:literal, $limit:path, $read:path) => {
         Item {
             name: $name,
             what: What::Setting(
                 |(), out| line(out, format_args!("{}", $limit.get())),
                 |(), text| {
-                    $limit.set(usize::try_from(number(text)?).map_err(|_| Errno::EINVAL)?);
+                    $limit.set($read(text)?);
                     Ok(())
                 },
             ),
         }
     };
+}
+
+fn amount(text: &[u8]) -> Result<usize> {
+    usize::try_from(number(text)?).map_err(|_| Errno::EINVAL)
 }
 
 static FS: &[Item<()>] = &[
@@ -249,27 +256,16 @@ static NET_UNIX: &[Item<()>] =
 
 /// How many namespaces of a kind a user may make: for the administrator of resources alone
 /// (`set_permissions`, kernel/ucount.c).
-macro_rules! most_namespaces {
-    ($name:literal, $limit:path) => {
-        Item {
-            name: $name,
-            what: What::Setting(
-                |(), out| line(out, format_args!("{}", $limit.get())),
-                |(), text| {
-                    process::current().credentials().require(Capability::SysResource)?;
-                    let most = i32::try_from(number(text)?).map_err(|_| Errno::EINVAL)?;
-                    $limit.set(usize::try_from(most).map_err(|_| Errno::EINVAL)?);
-                    Ok(())
-                },
-            ),
-        }
-    };
+fn most_namespaces(text: &[u8]) -> Result<usize> {
+    process::current().credentials().require(Capability::SysResource)?;
+    let most = i32::try_from(number(text)?).map_err(|_| Errno::EINVAL)?;
+    usize::try_from(most).map_err(|_| Errno::EINVAL)
 }
 
 static USER: &[Item<()>] = &[
-    most_namespaces!("max_ipc_namespaces", namespaces::MOST_IPC),
-    most_namespaces!("max_mnt_namespaces", namespaces::MOST_MNT),
-    most_namespaces!("max_uts_namespaces", namespaces::MOST_UTS),
+    limit!("max_ipc_namespaces", namespaces::MOST_IPC, most_namespaces),
+    limit!("max_mnt_namespaces", namespaces::MOST_MNT, most_namespaces),
+    limit!("max_uts_namespaces", namespaces::MOST_UTS, most_namespaces),
 ];
 
 static VM: &[Item<()>] = &[

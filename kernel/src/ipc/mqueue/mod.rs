@@ -12,9 +12,10 @@
 //!
 //! # Design
 //!
-//! A queue is an inode of a file system that exists once in each IPC namespace and may be mounted any
-//! number of times, as in Linux (ipc/mqueue.c). So permission, `stat`, `unlink`, inotify and descriptors need nothing of
-//! their own, and a queue that has lost its name goes with its last descriptor.
+//! A queue is an inode of a file system that exists once in each IPC namespace and may be mounted
+//! any number of times, as in Linux (ipc/mqueue.c). So permission, `stat`, `unlink`, inotify and
+//! descriptors need nothing of their own, and a queue that has lost its name goes with its last
+//! descriptor.
 //!
 //! A thread that waits leaves in the queue what it waits for: a sender its message, a receiver an
 //! empty place. A thread that makes room or has a message serves the first of them, so that the order

@@ -321,7 +321,8 @@ fn check_existing(resolver: &Resolver<'_>, attributes: &Attributes, flags: u32) 
     permitted(resolver.credentials, attributes, wanted)
 }
 
-/// `mq_unlink(2)`: removes the name of a queue of `queues`. `EACCES`, `ENAMETOOLONG`, `ENOENT`, `EPERM`.
+/// `mq_unlink(2)`: removes the name of a queue of `queues`. `EACCES`, `ENAMETOOLONG`, `ENOENT`,
+/// `EPERM`.
 pub fn unlink(queues: &Handle<Queues>, resolver: Resolver<'_>, name: &[u8]) -> Result<()> {
     check_name(name)?;
     let resolver = Resolver { start: Some(queues.mount().root_location()), ..resolver };

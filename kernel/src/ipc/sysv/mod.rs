@@ -12,8 +12,8 @@
 //! What follows from numbers alone (identifiers, permissions, operations, order) is in the crate
 //! `hayate_ipc_rules`. An object is found under its table's lock and then has its own, so that two
 //! sets or segments share nothing. It may be removed in between: each call looks, under the
-//! object's lock, whether it still is there (`EIDRM`). Each IPC namespace ([`super::namespace`]) has
-//! tables of its own.
+//! object's lock, whether it still is there (`EIDRM`). Each IPC namespace ([`super::namespace`])
+//! has tables of its own.
 //!
 //! Lock order: a table's lock, then an object's. Both are spin locks; an object is dropped without
 //! them, since its memory may be large.

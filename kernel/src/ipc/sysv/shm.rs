@@ -419,8 +419,8 @@ impl Segment {
         state.last = caller::process();
     }
 
-    /// Removes it from the table that it is in (`IPC_RMID`), or marks it so that its last attachment
-    /// does: `EPERM`, `EIDRM`.
+    /// Removes it from the table that it is in (`IPC_RMID`), or marks it so that its last
+    /// attachment does: `EPERM`, `EIDRM`.
     pub fn remove(&self, all: &Segments, actor: &Actor) -> Result<()> {
         let mut table = all.objects.lock();
         let mut state = self.state.lock();

@@ -52,7 +52,7 @@ pub struct Recording {
     pub dependencies: Vec<Dependency>,
     /// Some of these, by their hashes: a program looks at the same directories again and again.
     pub last: [Option<Dependency>; LAST],
-    /// What must not be touched.
+    /// The files that it must not touch.
     pub volatile: Causes,
     /// The answers that it saw.
     pub answers: Vec<Answer>,

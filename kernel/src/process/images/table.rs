@@ -250,7 +250,7 @@ impl Entry {
         }
     }
 
-    /// What recordings of the command end before: that does not change while there is one.
+    /// The files that recordings of the command end before; they do not change while there is one.
     pub fn volatile(&self) -> Causes {
         let state = self.state.lock();
         let often = state.causes.iter().filter(|(_, times)| *times >= OFTEN);

@@ -168,8 +168,9 @@ pub struct ChildNumbers {
 /// # Errors
 /// `EBUSY`: the process has other threads or children. `EMFILE`: it has descriptors above 2.
 /// `EINVAL`: it has writable shared memory, or a segment. `EPERM`: it has or had other rights than
-/// its user, or is or was in supervisor mode, or has filters, or namespaces of its own. `ENOSPC`: there are too many
-/// templates, or they keep too much. `EFAULT`, `ENOMEM`. The declaration is gone then, too.
+/// its user, or is or was in supervisor mode, or has filters, or namespaces of its own. `ENOSPC`:
+/// there are too many templates, or they keep too much. `EFAULT`, `ENOMEM`. The declaration is gone
+/// then, too.
 #[cold]
 #[inline(never)]
 pub fn keep(thread: &Thread, position: &Position, numbers: ChildNumbers) -> Result<()> {

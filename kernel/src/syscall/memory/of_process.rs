@@ -1,5 +1,5 @@
-//! `process_madvise(2)`, `process_mrelease(2)`: advice on the memory of the process of a descriptor,
-//! and giving it back for a process that is ending.
+//! `process_madvise(2)`, `process_mrelease(2)`: advice on the memory of the process of a
+//! descriptor, and giving it back for a process that is ending.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
