@@ -24,7 +24,7 @@ Examples:
   ./hayate run --image oci:./layout:1.2 -e DEBUG=1 -- --verbose
   ./hayate run --with ./job:/job -- /job/start
   truncate -s 1G data.img; ./hayate run --disk data.img -- ls -l /dev/disk/by-id
-  ./hayate run --volume .:/work -w /work -- make
+  ./hayate run --volume .:/work -w /work -- tar -cf docs.tar docs
   ./hayate run -p 8080:80 -- nginx -g 'daemon off;'
   ./hayate run --deterministic --timing -- /bin/true
   ./hayate run --log - --append trace=syscalls -- /bin/true
