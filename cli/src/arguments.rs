@@ -1,5 +1,6 @@
 //! The options of each command, with the help that says what they mean.
 
+pub mod disks;
 pub mod machines;
 pub mod network;
 pub mod snapshots;
@@ -23,7 +24,7 @@ Examples:
   docker save my-image > my-image.tar; ./hayate run --image my-image.tar
   ./hayate run --image oci:./layout:1.2 -e DEBUG=1 -- --verbose
   ./hayate run --with ./job:/job -- /job/start
-  truncate -s 1G data.img; ./hayate run --disk data.img -- ls -l /dev/disk/by-id
+  ./hayate disk make data.img --size 1G; ./hayate run --disk data.img:/data -- ls -l /data
   ./hayate run --volume .:/work -w /work -- tar -cf docs.tar docs
   ./hayate run -p 8080:80 -- nginx -g 'daemon off;'
   ./hayate run --deterministic --timing -- /bin/true
@@ -136,9 +137,11 @@ pub struct Run {
     pub with: Vec<OsString>,
 
     /// Give the machine the disk FILE, an image or a block device, which keeps what the guest
-    /// writes to it. It is /dev/disk/by-id/virtio-NAME in the guest, NAME being the file's name
-    /// without its extension; with :ro it cannot be written (can be repeated)
-    #[arg(long, value_name = "FILE[:ro]", value_parser = checked(not_empty))]
+    /// writes to it, and mount its ext4 file system at PATH (`./hayate disk make` makes one).
+    /// Without PATH, or beside it, the disk is /dev/disk/by-id/virtio-NAME in the guest, NAME being
+    /// the file's name without its extension. With :ro it cannot be written (can be repeated;
+    /// docs/storage.md)
+    #[arg(long, value_name = "FILE[:PATH][:ro]", value_parser = checked(not_empty))]
     pub disk: Vec<OsString>,
 
     /// Share the folder DIR with the guest, at PATH: what either side writes the other reads. With

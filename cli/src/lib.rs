@@ -7,8 +7,8 @@
 //! its streams are connected to the host's. Modules: [`arguments`] are the options, [`run`] one
 //! program in one machine, [`machines`] machines that stay, [`snapshots`] machines that are saved,
 //! [`guest`] the machine and its session, [`vmm`] machines of other monitors, [`image`] root file
-//! systems, [`containers`] images of containers, [`off2f`] executables in two files, [`test`] the
-//! tests.
+//! systems, [`containers`] images of containers, [`disks`] disks that last, [`off2f`] executables in
+//! two files, [`test`] the tests.
 //!
 //! Errors are one line on standard error that says what to do next; statuses are in [`failure`].
 #![forbid(unsafe_code)]
@@ -17,6 +17,7 @@ pub mod arguments;
 pub mod compile;
 pub mod containers;
 mod cpio;
+pub mod disks;
 pub mod failure;
 pub mod guest;
 pub mod image;

@@ -153,12 +153,10 @@ pub fn prepare(options: &Run, on_terminal: bool) -> Result<Prepared> {
         .into_iter()
         .map(|(image, path)| Ok(Mount { device: qemu.disk(&image)?, kind: "ext4".into(), path }))
         .collect::<Result<_>>()?;
-    for disk in disks {
-        qemu.user_disk(disk);
-    }
+    let disks = disks.into_iter().filter_map(|disk| qemu.user_disk(disk)).collect();
     let configuration = container.as_ref().map(|container| &container.configuration);
     let job = job(options, configuration, on_terminal);
-    let job = Job { root, mounts, volumes, network: qemu.network(), ..job };
+    let job = Job { root, mounts, disks, volumes, network: qemu.network(), ..job };
     Ok(Prepared { job, archive, qemu, container })
 }
 
@@ -235,6 +233,7 @@ pub fn job(options: &Run, image: Option<&Configuration>, on_terminal: bool) -> J
         hostname: "hayate".into(),
         root: Root::Memory,
         mounts: Vec::new(),
+        disks: Vec::new(),
         volumes: Vec::new(),
         streams,
         input_along: false,

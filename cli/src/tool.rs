@@ -6,17 +6,19 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 /// The Debian package of each tool that the command needs beyond a bare machine.
-const PACKAGES: [(&str, &str); 14] = [
+const PACKAGES: [(&str, &str); 16] = [
     ("apt-get", "apt"),
     ("cargo", "rustup"),
     ("debugfs", "e2fsprogs"),
     ("dpkg-deb", "dpkg"),
+    ("e2fsck", "e2fsprogs"),
     ("fakeroot", "fakeroot"),
     ("make", "make"),
     ("mke2fs", "e2fsprogs"),
     ("musl-gcc", "musl-tools"),
     ("objdump", "binutils"),
     ("qemu-system-x86_64", "qemu-system-x86"),
+    ("resize2fs", "e2fsprogs"),
     ("setpriv", "util-linux"),
     ("tar", "tar"),
     ("xz", "xz-utils"),

@@ -2,6 +2,7 @@
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use hayate_cli::arguments::disks::{DISK_HELP, Disks};
 use hayate_cli::arguments::machines::{
     COPY_HELP, Copy, EXEC_HELP, Exec, LOGS_HELP, Logs, PS_HELP, Ps, REMOVE_HELP, Remove,
     START_HELP, STOP_HELP, Start, Stop,
@@ -71,6 +72,9 @@ pub enum Request {
     /// Save machines, and start any number of copies of them
     #[command(after_help = SNAPSHOT_HELP)]
     Snapshot(Snapshot),
+    /// Make, check and resize disks, which keep what machines write
+    #[command(after_help = DISK_HELP)]
+    Disk(Disks),
     /// Test Hayate: first on this machine, then in machines
     #[command(after_help = TEST_HELP)]
     Test(Test),

@@ -112,6 +112,7 @@ fn attempt(accel: Accel, profile: Profile, limit: Duration) -> Result<Attempt> {
         hostname: "tried".into(),
         root: Root::Memory,
         mounts: Vec::new(),
+        disks: Vec::new(),
         volumes: Vec::new(),
         streams: hayate_job::Streams::Separate,
         input_along: false,

@@ -1,4 +1,5 @@
-//! Disks of the user (`--disk FILE[:ro]`): files of the host that keep what the guest writes.
+//! Disks of the user (`--disk FILE[:PATH][:ro]`): files of the host that keep what the guest
+//! writes. With a path the guest mounts the ext4 file system of the disk there.
 //!
 //! QEMU locks the file of a disk for as long as the machine lives: a disk that is written has one
 //! machine, one that is only read any number. The locks are looked at before anything starts, so
@@ -10,13 +11,15 @@
 
 use crate::failure::{Failure, USAGE};
 use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
 use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::path::{Component, Path, PathBuf};
 
 /// Bytes of a sector.
 const SECTOR: u64 = 512;
@@ -34,6 +37,8 @@ const WRITER: u64 = LOCKED.0 + 1;
 pub struct UserDisk {
     /// The file.
     pub file: PathBuf,
+    /// Where the guest mounts its file system, if it does.
+    pub path: Option<Vec<u8>>,
     /// Whether the guest can only read it.
     pub read_only: bool,
     /// Its serial number, which names it in the guest.
@@ -46,6 +51,15 @@ pub fn given(options: &[OsString]) -> Result<Vec<UserDisk>> {
     for option in options {
         let mut disk = parse(option, &disks);
         let shown = disk.file.display().to_string();
+        if let Some(path) = &disk.path {
+            let text = check_path(path).err().map(String::from);
+            let twice = disks.iter().any(|other| other.path.as_ref() == Some(path));
+            let twice = twice.then(|| "two disks cannot both be mounted there".to_string());
+            if let Some(text) = text.or(twice) {
+                let path = String::from_utf8_lossy(path);
+                return Err(Failure::error(USAGE, format!("--disk {shown}:{path}: {text}")));
+            }
+        }
         if disks.iter().any(|other| same(&other.file, &disk.file)) {
             let text = format!("--disk {shown}: one machine has a disk once");
             return Err(Failure::error(USAGE, text));
@@ -63,16 +77,33 @@ fn same(one: &Path, other: &Path) -> bool {
     real(one) == real(other)
 }
 
-/// Takes the words of an option apart.
+/// Takes the words of an option apart. A path begins with the last colon that a slash follows.
 fn parse(option: &OsStr, others: &[UserDisk]) -> UserDisk {
     let bytes = option.as_bytes();
-    let (file, read_only) = match bytes.strip_suffix(b":ro") {
-        Some(file) if !file.is_empty() => (file, true),
+    let (bytes, read_only) = match bytes.strip_suffix(b":ro") {
+        Some(rest) if !rest.is_empty() => (rest, true),
         _ => (bytes, false),
+    };
+    let at = bytes.windows(2).rposition(|pair| pair == b":/").filter(|&at| at > 0);
+    let (file, path) = match at {
+        Some(at) => (&bytes[..at], Some(bytes[at + 1..].to_vec())),
+        None => (bytes, None),
     };
     let file = PathBuf::from(OsStr::from_bytes(file));
     let serial = serial(&file, others);
-    UserDisk { file, read_only, serial }
+    UserDisk { file, path, read_only, serial }
+}
+
+/// Checks where a disk is to be mounted.
+fn check_path(path: &[u8]) -> Result<(), &'static str> {
+    let mut parts = Path::new(OsStr::from_bytes(path)).components();
+    if parts.clone().any(|part| part == Component::ParentDir) {
+        return Err("the path in the guest has a .. in it");
+    }
+    if !parts.any(|part| matches!(part, Component::Normal(_))) {
+        return Err("name a path below /; --rootfs gives another root");
+    }
+    Ok(())
 }
 
 /// The name of a disk: that of its file without the extension, of characters that a name in `/dev`
@@ -98,7 +129,7 @@ fn check(disk: &UserDisk) -> Result<()> {
     let mut file = match file {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!("there is no such file; make an empty disk with: truncate -s 1G FILE");
+            bail!("there is no such file; make a disk with: ./hayate disk make FILE --size 1G");
         }
         Err(error) => return Err(error.into()),
     };
@@ -108,20 +139,51 @@ fn check(disk: &UserDisk) -> Result<()> {
     }
     let size = file.seek(SeekFrom::End(0))?;
     if size == 0 {
-        bail!("is empty; give it a size with: truncate -s 1G FILE");
+        bail!("is empty; make a disk with: ./hayate disk make FILE --size 1G --force");
     }
     if !size.is_multiple_of(SECTOR) {
         bail!("has {size} bytes, which are not whole sectors of {SECTOR}");
     }
-    if is_locked(&file, disk.read_only)? {
+    // As in the superblock of ext2 and those that came after it.
+    let mut magic = [0; 2];
+    if disk.path.is_some()
+        && (file.read_exact_at(&mut magic, 1024 + 56).is_err() || magic != [0x53, 0xef])
+    {
+        bail!("has no ext4 file system to mount; ./hayate disk make FILE --size 1G makes one");
+    }
+    if is_locked(&file, disk.read_only) {
         let use_of = if disk.read_only { "writes to it" } else { "uses it" };
         bail!("another machine {use_of}");
     }
     Ok(())
 }
 
-/// Whether another QEMU has locks with which this one could not use the disk.
-fn is_locked(file: &File, read_only: bool) -> Result<bool> {
+/// Opens a disk for a change or, if `read_only`, a look by this command. As long as the file is open,
+/// and this process opens it nowhere else, no machine starts with it.
+pub fn claim(file: &Path, read_only: bool) -> Result<File> {
+    let claimed = File::options().read(true).write(!read_only).open(file)?;
+    let found = claimed.metadata()?;
+    if !found.is_file() && !found.file_type().is_block_device() {
+        bail!("is neither a file nor a block device");
+    }
+    let operation = if read_only {
+        FlockOperation::NonBlockingLockShared
+    } else {
+        FlockOperation::NonBlockingLockExclusive
+    };
+    let refused = match fcntl_lock(&claimed, operation) {
+        Err(Errno::AGAIN | Errno::ACCESS) => true,
+        // Others than these: the file system has no locks.
+        _ => is_locked(&claimed, read_only),
+    };
+    if refused {
+        bail!("a machine uses it, or another command; end that first");
+    }
+    Ok(claimed)
+}
+
+/// Whether another process has locks with which a QEMU could not use the disk.
+fn is_locked(file: &File, read_only: bool) -> bool {
     let (start, length) =
         if read_only { (WRITER, 1) } else { (LOCKED.0, LOCKED.1 - LOCKED.0 + 64) };
     let wanted = Flock {
@@ -132,7 +194,7 @@ fn is_locked(file: &File, read_only: bool) -> Result<bool> {
         offset_type: FlockOffsetType::Set,
     };
     // A file system without locks has none, and QEMU goes without.
-    Ok(fcntl_getlk(file, &wanted).ok().flatten().is_some())
+    fcntl_getlk(file, &wanted).ok().flatten().is_some()
 }
 
 #[cfg(test)]
@@ -153,6 +215,22 @@ mod tests {
         assert_eq!((disk.file.as_path(), disk.read_only), (Path::new("x:y.raw"), false));
         assert_eq!(disk.serial, "x_y");
         assert_eq!(parsed(":ro").file, Path::new(":ro"));
+    }
+
+    #[test]
+    fn paths() {
+        let of = |option| {
+            let disk = parsed(option);
+            (disk.file, disk.path, disk.read_only, disk.serial)
+        };
+        let expected = ("a:b.img".into(), Some(b"/c:d".to_vec()), true, "a_b".to_string());
+        assert_eq!(of("a:b.img:/c:d:ro"), expected);
+        let expected = ("/a.img".into(), Some(b"/c".to_vec()), false, "a".to_string());
+        assert_eq!(of("/a.img:/c"), expected);
+        for wrong in ["x:/", "x:/a/../b"] {
+            assert!(check_path(&parsed(wrong).path.unwrap()).is_err(), "{wrong}");
+        }
+        assert!(check_path(b"/a/b").is_ok());
     }
 
     #[test]
@@ -179,6 +257,10 @@ mod tests {
         assert!(said(&path).contains("1000 bytes"));
         file.set_len(1024).unwrap();
         assert_eq!(given(&[path.clone().into()]).unwrap().len(), 1);
+        let mut mounted = path.clone().into_os_string();
+        mounted.push(":/data");
+        let said = format!("{:#}", given(&[mounted]).unwrap_err());
+        assert!(said.contains("no ext4 file system"), "{said}");
         let twice = given(&[path.clone().into(), path.into()]).unwrap_err();
         assert!(twice.to_string().contains("has a disk once"));
     }

@@ -254,9 +254,14 @@ impl Qemu {
         Ok(format!("/dev/vd{letter}"))
     }
 
-    /// Adds a disk of the user, after all others.
-    pub fn user_disk(&mut self, disk: UserDisk) {
+    /// Adds a disk of the user, after all others; returns what the guest is told of it, if it is to
+    /// mount it.
+    pub fn user_disk(&mut self, disk: UserDisk) -> Option<hayate_job::Disk> {
+        let letter = (b'a' + (self.disks.len() + self.user_disks.len()) as u8) as char;
+        let (device, read_only) = (format!("/dev/vd{letter}"), disk.read_only);
+        let told = disk.path.clone();
         self.user_disks.push(disk);
+        told.map(|path| hayate_job::Disk { device, read_only, path })
     }
 
     /// Shares a folder; returns what the guest is told of it.

@@ -90,6 +90,7 @@ pub fn checksum_of_job(job: &Job) -> String {
         hostname: String::new(),
         root: Root::Memory,
         mounts: Vec::new(),
+        disks: Vec::new(),
         volumes: Vec::new(),
         streams: Streams::Channel,
         ..job.clone()

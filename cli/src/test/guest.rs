@@ -315,6 +315,7 @@ pub(super) fn run(
         hostname: "hayate".into(),
         root,
         mounts: vec![Mount { device: tests, kind: "ext4".into(), path: variable(GUEST_FOLDER) }],
+        disks: Vec::new(),
         volumes: Vec::new(),
         streams: hayate_job::Streams::Separate,
         input_along: false,

@@ -30,6 +30,7 @@ mod disks;
 mod documents;
 mod errors;
 mod explain;
+mod file_systems;
 mod guest;
 mod images;
 mod jobs;
@@ -195,6 +196,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(volumes::trials(options));
     trials.extend(snapshots::trials(options));
     trials.extend(disks::trials(options));
+    trials.extend(file_systems::trials(options));
     trials.extend(addresses::trials(options));
     trials.extend(images::trials(options));
     trials.extend(jobs::trials(options));

@@ -77,6 +77,17 @@ pub struct Mount {
     pub path: Vec<u8>,
 }
 
+/// A disk of the user's, whose ext4 file system is mounted at a path in the guest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// The device, `/dev/vdb`.
+    pub device: String,
+    /// Whether the guest may only read.
+    pub read_only: bool,
+    /// The path in the guest.
+    pub path: Vec<u8>,
+}
+
 /// A folder of the host's that is read and written from both sides, at a path in the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Volume {
@@ -192,7 +203,9 @@ pub struct Job {
     pub root: Root,
     /// Further disks, in the order of mounting; each gets a writable layer too.
     pub mounts: Vec<Mount>,
-    /// Folders of the host's, in the order of mounting.
+    /// Disks of the user's, in the order of mounting.
+    pub disks: Vec<Disk>,
+    /// Folders of the host's, in the order of mounting, after the disks.
     pub volumes: Vec<Volume>,
     /// How the program's streams are connected to the host.
     pub streams: Streams,
@@ -248,6 +261,11 @@ impl Job {
             put("mount-kind", mount.kind.as_bytes());
             put("mount-path", &mount.path);
         }
+        for disk in &self.disks {
+            put("disk-device", disk.device.as_bytes());
+            put("disk-access", if disk.read_only { b"ro" } else { b"rw" });
+            put("disk-path", &disk.path);
+        }
         for volume in &self.volumes {
             put("volume-tag", volume.tag.as_bytes());
             put("volume-access", if volume.read_only { b"ro" } else { b"rw" });
@@ -288,12 +306,14 @@ impl Job {
             hostname: String::new(),
             root: Root::Memory,
             mounts: Vec::new(),
+            disks: Vec::new(),
             volumes: Vec::new(),
             streams: Streams::Separate,
             input_along: false,
             network: None,
             explain: None,
         };
+        let (mut disk_device, mut disk_read_only) = (String::new(), false);
         let (mut volume_tag, mut read_only) = (String::new(), false);
         let mut network = Network::default();
         let (mut mount_device, mut mount_kind) = (String::new(), String::new());
@@ -320,6 +340,13 @@ impl Job {
                 b"mount-path" => job.mounts.push(Mount {
                     device: mount_device.clone(),
                     kind: mount_kind.clone(),
+                    path: value.to_vec(),
+                }),
+                b"disk-device" => disk_device = text(value)?,
+                b"disk-access" => disk_read_only = value == b"ro",
+                b"disk-path" => job.disks.push(Disk {
+                    device: disk_device.clone(),
+                    read_only: disk_read_only,
                     path: value.to_vec(),
                 }),
                 b"volume-tag" => volume_tag = text(value)?,
@@ -465,6 +492,10 @@ mod tests {
                 options: "dax".into(),
             },
             mounts: vec![mount("/dev/vdb", b"/a"), mount("/dev/vdc", b"/b\xfe")],
+            disks: vec![
+                Disk { device: "/dev/vdd".into(), read_only: true, path: b"/e".to_vec() },
+                Disk { device: "/dev/vde".into(), read_only: false, path: b"/f=".to_vec() },
+            ],
             volumes: vec![
                 Volume { tag: "hayate.volume.0".into(), read_only: true, path: b"/c".to_vec() },
                 Volume { tag: "hayate.volume.1".into(), read_only: false, path: b"/d=".to_vec() },

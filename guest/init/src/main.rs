@@ -92,6 +92,7 @@ fn start(control: &mut Option<Control>) -> Result<pump::ProgramEnd, Failure> {
     };
     nvdimm::prepare(&job.root)?;
     mounts::root(&job.root, &job.mounts)?;
+    mounts::disks(&job.disks)?;
     mounts::volumes(&job.volumes)?;
     let _ = rustix::system::sethostname(job.hostname.as_bytes());
     let network = network::configure(job.network.clone())?;

@@ -5,7 +5,7 @@
 //! initramfs remains the root.
 
 use crate::Failure;
-use hayate_job::{Mount, Root, Volume};
+use hayate_job::{Disk, Mount, Root, Volume};
 use rustix::fs::{Mode, mkdir, symlink};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_move};
@@ -88,16 +88,34 @@ pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Mounts the folders that the host shares. Their mount points are made if they are missing, as
-/// Docker does. Devices in them are the host's business.
+/// Mounts the user's disks. Their mount points are made if they are missing.
+pub fn disks(disks: &[Disk]) -> Result<(), Failure> {
+    for Disk { device, read_only, path } in disks {
+        let (path, shown) = mount_point(path)?;
+        let mut flags = MountFlags::empty();
+        flags.set(MountFlags::RDONLY, *read_only);
+        let hint = if *read_only { "" } else { " for reading and writing" };
+        need(
+            mount(&**device, path, "ext4", flags, None),
+            &format!("cannot mount the disk {device} on {shown}{hint}"),
+        )?;
+    }
+    Ok(())
+}
+
+/// Makes a mount point if it is missing, as Docker does; returns it, and how it is shown.
+fn mount_point(path: &[u8]) -> Result<(&Path, std::path::Display<'_>), Failure> {
+    let path = Path::new(OsStr::from_bytes(path));
+    let shown = path.display();
+    let made = std::fs::create_dir_all(path);
+    made.map_err(|error| Failure::new(format!("cannot make the mount point {shown}: {error}")))?;
+    Ok((path, shown))
+}
+
+/// Mounts the folders that the host shares. Devices in them are the host's business.
 pub fn volumes(volumes: &[Volume]) -> Result<(), Failure> {
     for Volume { tag, read_only, path } in volumes {
-        let path = Path::new(OsStr::from_bytes(path));
-        let shown = path.display();
-        let made = std::fs::create_dir_all(path);
-        made.map_err(|error| {
-            Failure::new(format!("cannot make the mount point {shown}: {error}"))
-        })?;
+        let (path, shown) = mount_point(path)?;
         let mut flags = MountFlags::NODEV;
         flags.set(MountFlags::RDONLY, *read_only);
         let options = c"trans=virtio,version=9p2000.L,cache=none";

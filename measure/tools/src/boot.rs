@@ -396,6 +396,7 @@ impl Setup {
             hostname: "measured".into(),
             root,
             mounts,
+            disks: Vec::new(),
             volumes: Vec::new(),
             streams: hayate_job::Streams::Separate,
             input_along: false,
