@@ -19,3 +19,22 @@ pub fn u32(record: &[u8], at: usize) -> u32 {
 pub fn split(high: u32, low: u32) -> u64 {
     (u64::from(high) << 32) | u64::from(low)
 }
+
+/// Sets a field, unless it lies beyond the record's end: the record has no such field then.
+pub fn put(record: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(field) = record.get_mut(at..at + bytes.len()) {
+        field.copy_from_slice(bytes);
+    }
+}
+
+pub fn put_u8(record: &mut [u8], at: usize, value: u8) {
+    put(record, at, &[value]);
+}
+
+pub fn put_u16(record: &mut [u8], at: usize, value: u16) {
+    put(record, at, &value.to_le_bytes());
+}
+
+pub fn put_u32(record: &mut [u8], at: usize, value: u32) {
+    put(record, at, &value.to_le_bytes());
+}

@@ -91,7 +91,7 @@ impl Volume {
         Ok(raw)
     }
 
-    fn decode(&self, number: u32, raw: &[u8]) -> Result<Inode> {
+    pub(crate) fn decode(&self, number: u32, raw: &[u8]) -> Result<Inode> {
         let generation = u32(raw, 0x64);
         let seed =
             self.seed.map(|seed| crc32c(seed, &[&number.to_le_bytes(), &generation.to_le_bytes()]));
@@ -180,20 +180,23 @@ impl Inode {
     }
 }
 
-/// Verifies an inode record. Its checksum covers the record, with the sum's own bytes as zero.
-fn check(seed: u32, raw: &[u8], extra: usize) -> Result<()> {
+/// The checksum of an inode record, which covers the record with the sum's own bytes as zero, and
+/// whether its upper half is stored too.
+pub(crate) fn sum(seed: u32, raw: &[u8], extra: usize) -> (u32, bool) {
     let part = |from: usize, to: usize| raw.get(from..to).unwrap_or_default();
-    let low = u32::from(u16(raw, 0x7c));
-    let (sum, expected, mask) = if raw.len() > 128 && extra >= 4 {
-        let sum = crc32c(
-            seed,
-            &[part(0, 0x7c), &[0, 0], part(0x7e, 0x82), &[0, 0], part(0x84, raw.len())],
-        );
-        (sum, low | u32::from(u16(raw, 0x82)) << 16, !0)
+    if raw.len() > 128 && extra >= 4 {
+        let parts = [part(0, 0x7c), &[0, 0], part(0x7e, 0x82), &[0, 0], part(0x84, raw.len())];
+        (crc32c(seed, &parts), true)
     } else {
-        (crc32c(seed, &[part(0, 0x7c), &[0, 0], part(0x7e, raw.len())]), low, 0xffff)
-    };
-    if sum & mask == expected { Ok(()) } else { Err(Error::Checksum("an inode")) }
+        (crc32c(seed, &[part(0, 0x7c), &[0, 0], part(0x7e, raw.len())]) & 0xffff, false)
+    }
+}
+
+/// Verifies an inode record.
+fn check(seed: u32, raw: &[u8], extra: usize) -> Result<()> {
+    let (sum, is_whole) = sum(seed, raw, extra);
+    let high = if is_whole { u32::from(u16(raw, 0x82)) << 16 } else { 0 };
+    if sum == u32::from(u16(raw, 0x7c)) | high { Ok(()) } else { Err(Error::Checksum("an inode")) }
 }
 
 /// Seconds are signed 32 bits, extended by two bits of `extra`; the other bits are nanoseconds.

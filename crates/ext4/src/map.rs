@@ -11,13 +11,13 @@ use crate::field::{split, u16, u32};
 use crate::inode::Inode;
 use crate::volume::{Source, Volume};
 
-const EXTENT_MAGIC: u16 = 0xf30a;
+pub(crate) const EXTENT_MAGIC: u16 = 0xf30a;
 /// Bytes of a node's header and of each of its entries.
-const ENTRY: usize = 12;
+pub(crate) const ENTRY: usize = 12;
 /// Linux' `EXT4_MAX_EXTENT_DEPTH`.
-const DEEPEST: u16 = 5;
+pub(crate) const DEEPEST: u16 = 5;
 /// Lengths over this mark an extent that was allocated but never written.
-const UNWRITTEN: u16 = 32768;
+pub(crate) const UNWRITTEN: u16 = 32768;
 
 /// Consecutive blocks of a file that are also consecutive on the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

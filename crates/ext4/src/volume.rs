@@ -53,6 +53,15 @@ pub trait Source {
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
 }
 
+/// A volume's bytes that can be written.
+pub trait Device: Source {
+    /// Writes `from` at byte `offset`; the order of writes is open until [`Device::flush`].
+    fn write(&self, offset: u64, from: &[u8]) -> Result<()>;
+
+    /// Makes all writes that have returned durable.
+    fn flush(&self) -> Result<()>;
+}
+
 /// How the checksums of group descriptors are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GroupSum {
@@ -68,6 +77,8 @@ pub struct Statistics {
     pub blocks: u64,
     /// Free blocks.
     pub free_blocks: u64,
+    /// Free blocks that only root may use.
+    pub reserved_blocks: u64,
     /// Inodes of the volume.
     pub inodes: u32,
     /// Free inodes.
@@ -96,6 +107,7 @@ pub struct Volume {
     pub(crate) copies: Copies,
     uuid: [u8; 16],
     free_blocks: u64,
+    reserved_blocks: u64,
     free_inodes: u32,
 }
 
@@ -189,6 +201,7 @@ impl Volume {
             copies: Copies::default(),
             uuid: core::array::from_fn(|at| u8(raw, 0x68 + at)),
             free_blocks: split(high(0x158), u32(raw, 0xc)).min(blocks),
+            reserved_blocks: split(high(0x154), u32(raw, 0x8)),
             free_inodes: u32(raw, 0x10).min(inodes),
         })
     }
@@ -208,6 +221,7 @@ impl Volume {
         Statistics {
             blocks: self.blocks,
             free_blocks: self.free_blocks,
+            reserved_blocks: self.reserved_blocks.min(self.free_blocks),
             inodes: self.inodes,
             free_inodes: self.free_inodes,
         }

@@ -88,6 +88,18 @@ fn complain(disk: &Disk, type_name: &str, error: Error) -> Errno {
         Error::Corrupt(_) => Errno::EUCLEAN,
         Error::Checksum(_) => Errno::EBADMSG,
         Error::Memory => Errno::ENOMEM,
+        Error::NoSpace => Errno::ENOSPC,
+        Error::Exists => Errno::EEXIST,
+        Error::NotFound => Errno::ENOENT,
+        Error::NotEmpty => Errno::ENOTEMPTY,
+        Error::NotDirectory => Errno::ENOTDIR,
+        Error::IsDirectory => Errno::EISDIR,
+        Error::TooManyLinks => Errno::EMLINK,
+        Error::NameTooLong => Errno::ENAMETOOLONG,
+        Error::TooLarge => Errno::EFBIG,
+        Error::Invalid => Errno::EINVAL,
+        Error::CommitFirst => Errno::EBUSY,
+        Error::ReadOnly => Errno::EROFS,
     }
 }
 

@@ -1,9 +1,13 @@
-//! The journal of a volume that was not unmounted (jbd2; Linux
-//! `Documentation/filesystems/ext4/journal.rst`). The volume is only read, so the journal is not
-//! written back. [`Volume::open`] reads from it which blocks have a newer copy in the journal, and
-//! reads those copies instead.
+//! The journal (jbd2; Linux `Documentation/filesystems/ext4/journal.rst`).
+//!
+//! This file reads it. Where a volume that was not unmounted is only read, the journal is not
+//! written back: [`Volume::open`] reads from it which blocks have a newer copy in the journal, and
+//! reads those copies instead. [`replay`] writes them back, [`write`] adds transactions.
 //!
 //! All numbers of the journal are big-endian. A walk reads each of its blocks at most once.
+
+pub(crate) mod replay;
+pub(crate) mod write;
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -44,6 +48,8 @@ pub struct Copy {
     pub place: u64,
     /// Whether the copy's first four bytes are zero in place of the journal's magic number.
     pub escaped: bool,
+    /// The transaction and the checksum of its tag, if the journal has them.
+    sum: (u32, u32),
 }
 
 /// Blocks with a copy in the journal, ascending. A list, because an image sizes it, and a list can
@@ -55,6 +61,11 @@ impl Copies {
     /// Whether no block has a copy.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// All blocks that have a copy, ascending.
+    pub fn all(&self) -> impl Iterator<Item = &(u64, Copy)> {
+        self.0.iter()
     }
 
     /// The copy of a block.
@@ -102,44 +113,71 @@ struct Journal<'a, S: Source + ?Sized> {
 /// One transaction: its number, tags and revoked blocks.
 struct Transaction {
     number: u32,
-    /// Block of the volume, block of the journal, whether it is escaped.
-    tags: Vec<(u64, u32, bool)>,
+    /// Tags, and the block of the journal that each of them stands for.
+    tags: Vec<(Tag, u32)>,
     revoked: Vec<u64>,
+}
+
+/// One tag: block of the volume, whether it is escaped, checksum.
+struct Tag {
+    target: u64,
+    escaped: bool,
+    sum: u32,
 }
 
 /// Reads the journal, inode `number`; returns the blocks that have a newer copy in it.
 pub fn read<S: Source + ?Sized>(volume: &Volume, source: &S, number: u32) -> Result<Copies> {
-    let inode = volume.inode(source, number)?;
-    let map = volume.map(source, &inode)?;
-    let mut journal = Journal { volume, source, map, first: 0, end: 0, features: 0, seed: 0 };
-    let raw = journal.block(0)?;
-    if be32(&raw, 0) != MAGIC || !SUPERBLOCK.contains(&be32(&raw, 4)) {
-        return Err(CORRUPT);
-    }
-    if be32(&raw, 0xc) as usize != volume.block_size() {
-        return Err(CORRUPT);
-    }
-    journal.features = if be32(&raw, 4) == SUPERBLOCK[1] { be32(&raw, 0x28) } else { 0 };
-    if journal.features & !incompat::READABLE != 0 {
-        return Err(Error::Unsupported(
-            "a journal with fast commits that was not replayed (run e2fsck -fy on the image)",
-        ));
-    }
-    journal.seed = crc32c(!0, &[raw.get(0x30..0x40).unwrap_or_default()]);
-    (journal.first, journal.end) = (be32(&raw, 0x14), be32(&raw, 0x10));
-    let (start, sequence) = (be32(&raw, 0x1c), be32(&raw, 0x18));
-    if start == 0 {
+    let Some((journal, raw)) = Journal::open(volume, source, number)? else {
         return Ok(Copies::default());
-    }
-    let inside = u64::from(journal.end) <= inode.size >> volume.block_shift;
-    if journal.first == 0 || journal.first >= journal.end || !inside {
-        return Err(CORRUPT);
-    }
-    if start < journal.first || start >= journal.end {
-        return Err(CORRUPT);
-    }
-    let transactions = journal.transactions(start, sequence)?;
+    };
+    let transactions = journal.transactions(be32(&raw, 0x1c), be32(&raw, 0x18))?;
     journal.copies(&transactions)
+}
+
+impl<'a, S: Source + ?Sized> Journal<'a, S> {
+    /// Opens the journal, inode `number`; with its superblock. `None` if it is empty.
+    fn open(
+        volume: &'a Volume,
+        source: &'a S,
+        number: u32,
+    ) -> Result<Option<(Journal<'a, S>, Vec<u8>)>> {
+        let inode = volume.inode(source, number)?;
+        let map = volume.map(source, &inode)?;
+        let mut journal = Journal { volume, source, map, first: 0, end: 0, features: 0, seed: 0 };
+        let raw = journal.block(0)?;
+        if be32(&raw, 0) != MAGIC || !SUPERBLOCK.contains(&be32(&raw, 4)) {
+            return Err(CORRUPT);
+        }
+        if be32(&raw, 0xc) as usize != volume.block_size() {
+            return Err(CORRUPT);
+        }
+        journal.features = if be32(&raw, 4) == SUPERBLOCK[1] { be32(&raw, 0x28) } else { 0 };
+        if journal.features & !incompat::READABLE != 0 {
+            return Err(Error::Unsupported(
+                "a journal with fast commits that was not replayed (run e2fsck -fy on the image)",
+            ));
+        }
+        if journal.has_sums() {
+            let part = |from: usize, to: usize| raw.get(from..to).unwrap_or_default();
+            if crc32c(!0, &[part(0, 0xfc), &[0; 4], part(0x100, 0x400)]) != be32(&raw, 0xfc) {
+                return Err(Error::Checksum("the journal's superblock"));
+            }
+        }
+        journal.seed = crc32c(!0, &[raw.get(0x30..0x40).unwrap_or_default()]);
+        (journal.first, journal.end) = (be32(&raw, 0x14), be32(&raw, 0x10));
+        let start = be32(&raw, 0x1c);
+        if start == 0 {
+            return Ok(None);
+        }
+        let inside = u64::from(journal.end) <= inode.size >> volume.block_shift;
+        if journal.first == 0 || journal.first >= journal.end || !inside {
+            return Err(CORRUPT);
+        }
+        if start < journal.first || start >= journal.end {
+            return Err(CORRUPT);
+        }
+        Ok(Some((journal, raw)))
+    }
 }
 
 impl<S: Source + ?Sized> Journal<'_, S> {
@@ -161,23 +199,41 @@ impl<S: Source + ?Sized> Journal<'_, S> {
         self.features & (incompat::CSUM_V2 | incompat::CSUM_V3) != 0
     }
 
-    /// Returns the bytes of a control block that hold entries, after verifying its checksum.
-    fn body<'a>(&self, raw: &'a [u8]) -> Result<&'a [u8]> {
+    /// Returns the bytes of a control block that hold entries, and whether its checksum is right.
+    fn body<'a>(&self, raw: &'a [u8]) -> (&'a [u8], bool) {
         if !self.has_sums() {
-            return Ok(raw);
+            return (raw, true);
         }
         let end = raw.len().saturating_sub(4);
         let body = raw.get(..end).unwrap_or_default();
-        if crc32c(self.seed, &[body, &[0; 4]]) != be32(raw, end) {
-            return Err(Error::Checksum("the journal"));
+        (body, crc32c(self.seed, &[body, &[0; 4]]) == be32(raw, end))
+    }
+
+    /// Whether a commit block's checksum is right.
+    fn commits(&self, raw: &[u8]) -> bool {
+        let part = |from: usize, to: usize| raw.get(from..to).unwrap_or_default();
+        let rest = part(0x14, raw.len());
+        !self.has_sums() || crc32c(self.seed, &[part(0, 0x10), &[0; 4], rest]) == be32(raw, 0x10)
+    }
+
+    /// Whether `block`, the bytes of a copy, has the checksum of its tag.
+    fn is_good(&self, copy: &Copy, block: &[u8]) -> bool {
+        let (number, expected) = copy.sum;
+        let sum = crc32c(self.seed, &[&number.to_be_bytes(), block]);
+        match self.features & (incompat::CSUM_V2 | incompat::CSUM_V3) {
+            0 => true,
+            incompat::CSUM_V2 => sum & 0xffff == expected,
+            _ => sum == expected,
         }
-        Ok(body)
     }
 
     /// Returns all committed transactions from block `start` on; the first one has number
     /// `sequence`.
     fn transactions(&self, start: u32, sequence: u32) -> Result<Vec<Transaction>> {
         let mut done = Vec::new();
+        // Whether a block of the open transaction has a wrong checksum. Without a commit block
+        // that is a write that a crash has cut; with one the journal is damaged.
+        let mut damaged = false;
         let mut open = Transaction { number: sequence, tags: Vec::new(), revoked: Vec::new() };
         let mut block = start;
         // Each block once: otherwise a journal filled by one transaction would be walked for ever.
@@ -205,15 +261,34 @@ impl<S: Source + ?Sized> Journal<'_, S> {
             }
             match be32(&raw, 4) {
                 DESCRIPTOR => {
-                    for (target, escaped) in self.tags(self.body(&raw)?)? {
-                        push(&mut open.tags, (target, block, escaped))?;
+                    let (body, good) = self.body(&raw);
+                    damaged |= !good;
+                    let tags = match self.tags(body) {
+                        Err(CORRUPT) if damaged => return Ok(done),
+                        tags => tags?,
+                    };
+                    for tag in tags {
+                        push(&mut open.tags, (tag, block))?;
                         if !advance(&mut block, 1) {
                             return Ok(done);
                         }
                     }
                 }
-                REVOCATION => self.revocations(self.body(&raw)?, &mut open.revoked)?,
+                REVOCATION => {
+                    let (body, good) = self.body(&raw);
+                    damaged |= !good;
+                    match self.revocations(body, &mut open.revoked) {
+                        Err(CORRUPT) if damaged => return Ok(done),
+                        read => read?,
+                    }
+                }
                 COMMIT => {
+                    if !self.commits(&raw) {
+                        return Ok(done);
+                    }
+                    if damaged {
+                        return Err(Error::Checksum("the journal"));
+                    }
                     let number = open.number.wrapping_add(1);
                     let next = Transaction { number, tags: Vec::new(), revoked: Vec::new() };
                     push(&mut done, core::mem::replace(&mut open, next))?;
@@ -224,7 +299,7 @@ impl<S: Source + ?Sized> Journal<'_, S> {
     }
 
     /// Returns the blocks that follow a descriptor block, as its tags say.
-    fn tags(&self, body: &[u8]) -> Result<Vec<(u64, bool)>> {
+    fn tags(&self, body: &[u8]) -> Result<Vec<Tag>> {
         let wide = self.features & incompat::WIDE != 0;
         let newest = self.features & incompat::CSUM_V3 != 0;
         let size = match (newest, wide) {
@@ -243,7 +318,8 @@ impl<S: Source + ?Sized> Journal<'_, S> {
             if target >= self.volume.blocks {
                 return Err(CORRUPT);
             }
-            push(&mut tags, (target, flags & ESCAPED != 0))?;
+            let sum = if newest { be32(tag, 12) } else { be32(tag, 4) >> 16 };
+            push(&mut tags, Tag { target, escaped: flags & ESCAPED != 0, sum })?;
             at += size + if flags & SAME_UUID == 0 { 16 } else { 0 };
             if flags & LAST != 0 {
                 break;
@@ -276,11 +352,12 @@ impl<S: Source + ?Sized> Journal<'_, S> {
         };
         let mut copies = Vec::new();
         for (index, transaction) in transactions.iter().enumerate() {
-            for &(block, at, escaped) in &transaction.tags {
-                if !is_revoked(block, index) {
-                    let copy = Copy { place: self.place(at)?, escaped };
+            for (tag, at) in &transaction.tags {
+                if !is_revoked(tag.target, index) {
+                    let sum = (transaction.number, tag.sum);
+                    let copy = Copy { place: self.place(*at)?, escaped: tag.escaped, sum };
                     let order = Reverse(copies.len());
-                    push(&mut copies, (block, order, copy))?;
+                    push(&mut copies, (tag.target, order, copy))?;
                 }
             }
         }

@@ -5,9 +5,11 @@
 //! for both may be the content of an inode of its own (the feature `ea_inode`). The format is that
 //! of Linux `Documentation/filesystems/ext4/attributes.rst`.
 //!
-//! A name's beginning is a number: `user.`, `trusted.` and `security.` are read. Access control
+//! A name's beginning is a number: `user.`, `trusted.` and `security.` are known. Access control
 //! lists (`system.posix_acl_*`) are left out, as Linux does when a volume is mounted `noacl`:
-//! nothing here would obey them.
+//! nothing here would obey them. [`write`] keeps them where they are.
+
+pub(crate) mod write;
 
 use alloc::vec::Vec;
 

@@ -2,6 +2,15 @@
 //!
 //! The inner nodes of an indexed directory look like blocks without entries, so a walk over all
 //! blocks is right for both kinds of directories.
+//!
+//! This file reads. [`change`] finds, adds and removes entries of a volume that is written,
+//! [`htree`] keeps the index of names, [`hash`] computes what it is sorted by, [`list`] enumerates
+//! in that order.
+
+pub(crate) mod change;
+pub(crate) mod hash;
+pub(crate) mod htree;
+pub(crate) mod list;
 
 use crate::checksum::crc32c;
 use crate::error::{Error, Result};
@@ -60,19 +69,28 @@ impl Volume {
 
     /// Verifies the checksum of `block`, one block of the directory `inode`.
     pub fn check_directory(&self, inode: &Inode, block: &[u8]) -> Result<()> {
-        let Some(seed) = inode.seed else { return Ok(()) };
-        let Some(at) = block.len().checked_sub(TAIL) else {
-            return Err(Error::Corrupt("a directory"));
-        };
-        let is_tail = u32(block, at) == 0
-            && u16(block, at + 4) == TAIL as u16
-            && u16(block, at + 6) == 0xde00;
-        // An index node stores its sum elsewhere; its pointers are not used here.
-        if is_tail && crc32c(seed, &[block.get(..at).unwrap_or_default()]) != u32(block, at + 8) {
-            return Err(Error::Checksum("a directory"));
-        }
-        Ok(())
+        check_block(inode.seed, block)
     }
+}
+
+/// Verifies the checksum of a directory's block.
+pub(crate) fn check_block(seed: Option<u32>, block: &[u8]) -> Result<()> {
+    let Some(seed) = seed else { return Ok(()) };
+    let Some(at) = block.len().checked_sub(TAIL) else {
+        return Err(Error::Corrupt("a directory"));
+    };
+    // An index node stores its sum elsewhere; a reader does not use its pointers.
+    let sum = crc32c(seed, &[block.get(..at).unwrap_or_default()]);
+    if has_tail(block) && sum != u32(block, at + 8) {
+        return Err(Error::Checksum("a directory"));
+    }
+    Ok(())
+}
+
+/// Whether a block ends with the false entry that holds a checksum.
+fn has_tail(block: &[u8]) -> bool {
+    let at = block.len().saturating_sub(TAIL);
+    u32(block, at) == 0 && u16(block, at + 4) == TAIL as u16 && u16(block, at + 6) == 0xde00
 }
 
 /// Returns number and name of the entry that begins `record`, if it names an inode.
