@@ -306,9 +306,10 @@ impl Writer {
                 }
             }
             let piece = if node.has_extents() {
-                // Each block of metadata is revoked by itself.
-                let stop = if is_metadata { to.min(u64::from(next) + 1024) } else { to };
-                self.cut_extent(device, node, next, stop)?
+                // Each block of metadata is revoked by itself; an extent may lie in many groups.
+                let step =
+                    if is_metadata { 1024 } else { 8 * u64::from(self.volume.blocks_per_group) };
+                self.cut_extent(device, node, next, to.min(u64::from(next) + step))?
             } else {
                 match self.cut_indirect(device, node, next, to)? {
                     Cut::Run(piece) => Some(piece),

@@ -115,7 +115,7 @@ impl Format {
         let room = inode_size.saturating_sub(128);
         // `s_want_extra_isize`, which must be at least `s_min_extra_isize`; Linux takes 32 bytes
         // where it is nonsense.
-        let wanted = u16(raw, 0x15e).max(u16(raw, 0x15c)).next_multiple_of(4);
+        let wanted = u16(raw, 0x15e).max(u16(raw, 0x15c)) & !3;
         let extra_size = if wanted == 0 || wanted > room { room.min(32) } else { wanted };
         let has_journal = compatible & HAS_JOURNAL != 0;
         if has_journal && u32(raw, 0xe0) == 0 {

@@ -6,7 +6,7 @@
 //! Data is ordered: a file that was not written since the commit must be there whole, also if it
 //! was removed since.
 //!
-//! `CRASH_POINTS` sets how many points of each volume are tried (default 60), `FUZZ_SEED` the load.
+//! `CRASH_POINTS` sets how many points of each volume are tried (default 40), `FUZZ_SEED` the load.
 
 mod common;
 
@@ -21,7 +21,7 @@ use hayate_fuzzing::{Random, seed};
 const SECTOR: usize = 512;
 
 fn points() -> usize {
-    std::env::var("CRASH_POINTS").ok().and_then(|text| text.parse().ok()).unwrap_or(60)
+    std::env::var("CRASH_POINTS").ok().and_then(|text| text.parse().ok()).unwrap_or(40)
 }
 
 /// Puts a write that was not flushed into `image`: whole, some of its sectors, or not at all.
@@ -91,6 +91,28 @@ fn recover(image: Vec<u8>) -> Result<Vec<u8>> {
     Ok(disk.bytes.into_inner())
 }
 
+/// Where in the log the machine stops, ascending: anywhere, before a flush, and in the end of a
+/// checkpoint, which is rare: before the flush that follows the write of the journal's superblock.
+fn places(log: &[Request], random: &mut Random) -> Vec<usize> {
+    let flushes: Vec<usize> =
+        (0..log.len()).filter(|&at| matches!(log[at], Request::Flush)).collect();
+    let ends_checkpoint = |at: &&usize| {
+        let before = at.checked_sub(1).map(|before| &log[before]);
+        matches!(before, Some(Request::Write(_, bytes)) if bytes.len() == 1024)
+    };
+    let checkpoints: Vec<usize> = flushes.iter().filter(ends_checkpoint).copied().collect();
+    assert!(checkpoints.len() > 3, "a load that fills the journal");
+    let mut places: Vec<usize> = (0..points())
+        .map(|number| match number % 4 {
+            0 => flushes[random.below(flushes.len())],
+            1 => checkpoints[random.below(checkpoints.len())],
+            _ => random.below(log.len() + 1),
+        })
+        .collect();
+    places.sort_unstable();
+    places
+}
+
 fn crash(name: &str, options: &[&str]) {
     let scratch = Scratch::new(name);
     let mut random = Random::new(seed());
@@ -108,8 +130,7 @@ fn crash(name: &str, options: &[&str]) {
     }
     let log = pair.disk.log.borrow_mut().take().unwrap();
     let snapshots = pair.snapshots.take().unwrap();
-    let mut places: Vec<usize> = (0..points()).map(|_| random.below(log.len() + 1)).collect();
-    places.sort_unstable();
+    let places = places(&log, &mut random);
     // The image up to the last flush before the crash, and where this flush is in the log.
     let (mut stable, mut flushed) = (base, 0);
     for (number, place) in places.into_iter().enumerate() {

@@ -1,11 +1,13 @@
 //! Mutations of whole volumes, aimed at the fields that decide how a volume is read. Mounting,
 //! listing, examining every inode, and reading files and links must end with a result or an error,
-//! and without a panic.
+//! and without a panic. So must mounting for writing and operations of all kinds.
 //!
 //! `FUZZ_ROUNDS` sets how many mutations of each volume are tried (default 400) and `FUZZ_SEED` the
 //! first one; a failure prints both and the changes. Most volumes have no checksums, so that the
 //! damage reaches the code behind them; one has them. `mke2fs` (Debian: e2fsprogs) must be
 //! installed.
+
+mod common;
 
 use std::cell::Cell;
 use std::fs;
@@ -13,7 +15,11 @@ use std::os::unix::fs::symlink;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 
-use hayate_ext4::{Error, ROOT, Result, Source, Volume};
+use common::{Disk, now};
+use hayate_ext4::{
+    Change, Condition, Content, Error, Fill, New, Progress, ROOT, Rename, Result, Source, Volume,
+    Writer,
+};
 use hayate_fuzzing::{Random, rounds, seed};
 
 /// A volume in memory that counts reads.
@@ -167,6 +173,107 @@ fn visit(bytes: &[u8]) {
     assert!(image.reads.get() < 2_000_000, "{} reads of a small volume", image.reads.get());
 }
 
+/// Repeats an operation of several steps, with commits between.
+fn repeat(
+    writer: &mut Writer,
+    disk: &Disk,
+    mut operation: impl FnMut(&mut Writer, &Disk) -> Result<Progress>,
+) {
+    for step in 0.. {
+        assert!(step < 3000, "an operation without an end");
+        if writer.needs_commit() && writer.commit(disk, now(2)).is_err() {
+            return;
+        }
+        match operation(writer, disk) {
+            Ok(Progress::More) => {}
+            _ => return,
+        }
+    }
+}
+
+/// A random operation on inodes that exist or do not.
+fn change_something(writer: &mut Writer, disk: &Disk, random: &mut Random) {
+    const KINDS: [u16; 5] = [0o100_644, 0o040_755, 0o120_777, 0o010_600, 0o100_600];
+    let number = |random: &mut Random| match random.below(4) {
+        0 => ROOT,
+        1 => random.below(300) as u32,
+        _ => 11 + random.below(16) as u32,
+    };
+    let (one, other) = (number(random), number(random));
+    // Names that are there, in a directory of the volume, or new ones.
+    let mut names = vec![b"new".to_vec(), b"other".to_vec(), vec![b'x'; 200]];
+    let bits = 1 + random.below(62);
+    let from = random.word() >> bits;
+    let _ = writer.list(disk, one, from, &mut |entry, _| {
+        names.push(entry.name.to_vec());
+        names.len() < 20
+    });
+    let name = names[random.below(names.len())].clone();
+    let second = names[random.below(names.len())].clone();
+    let bits = random.below(31);
+    let (block, count) = (random.below(1 << bits) as u32, 1 + random.below(60) as u32);
+    let time = now(3);
+    let mode = KINDS[random.below(KINDS.len())];
+    let long = [b't'; 300];
+    let target = &long[..1 + random.below(299)];
+    let content = if mode == 0o120_777 { Content::Target(target) } else { Content::Nothing };
+    let new = New { mode, uid: 1, gid: 2, content };
+    match random.below(14) {
+        0..=2 => drop(writer.create(disk, one, &name, &new, time)),
+        3 => drop(writer.link(disk, other, one, &name, time)),
+        4 => drop(writer.unlink(disk, one, &name, time)),
+        5 => drop(writer.rmdir(disk, one, &name, time)),
+        6 => {
+            let kinds = [Rename::Replace, Rename::Exchange, Rename::Whiteout(0, 0)];
+            let kind = kinds[random.below(3)];
+            let _ = writer.rename(disk, (one, &name), (other, &second), kind, time);
+        }
+        7 => {
+            let fill = if random.one_in(2) { Fill::Written } else { Fill::Unwritten };
+            let _ = writer.allocate(disk, one, block, count, fill);
+            let _ = writer.extend(disk, other, block, count, u64::from(block) * 1024);
+        }
+        8 => repeat(writer, disk, |writer, disk| {
+            writer.set_size(disk, one, u64::from(block) * 100, time)
+        }),
+        9 => repeat(writer, disk, |writer, disk| {
+            writer.punch(disk, one, block, block.saturating_add(count), time)
+        }),
+        10 => repeat(writer, disk, |writer, disk| writer.release(disk, one, time)),
+        11 => {
+            let attribute = ["user.short", "trusted.other", "security.third", "user.new"];
+            let attribute = attribute[random.below(4)].as_bytes();
+            let value = if random.one_in(3) { None } else { Some(target) };
+            let _ = writer.set_attribute(disk, one, attribute, value, Condition::Any, time);
+        }
+        12 => {
+            let change = Change { permissions: Some(0o7777), uid: Some(7), ..Change::default() };
+            let _ = writer.change(disk, one, &change);
+            let _ = writer.create_unnamed(disk, other, &new, time);
+        }
+        _ => {
+            if let Ok(inode) = writer.inode(disk, one) {
+                let _ = writer.mapping(disk, &inode, block);
+            }
+            let _ = writer.lookup(disk, one, &name);
+        }
+    }
+}
+
+/// Mounts the volume for writing, and changes things at random.
+fn change_all(bytes: &[u8], random: &mut Random) {
+    let disk = Disk::new(bytes.to_vec());
+    let Ok(mut writer) = Writer::open(&disk, disk.size(), now(1)) else { return };
+    for _ in 0..60 {
+        change_something(&mut writer, &disk, random);
+        if (writer.needs_commit() || random.one_in(8)) && writer.commit(&disk, now(4)).is_err() {
+            break;
+        }
+    }
+    let _ = writer.unmount(&disk, now(5));
+    assert!(disk.reads.get() < 2_000_000, "{} reads of a small volume", disk.reads.get());
+}
+
 fn fuzz(good: &[u8]) {
     let rounds = rounds(400);
     let seed = seed();
@@ -183,7 +290,11 @@ fn fuzz(good: &[u8]) {
         }
         // Without its magic number the mutation would test nothing else.
         bytes[1024 + 0x38..1024 + 0x3a].copy_from_slice(&[0x53, 0xef]);
-        if let Err(failure) = catch_unwind(AssertUnwindSafe(|| visit(&bytes))) {
+        let both = AssertUnwindSafe(|| {
+            visit(&bytes);
+            change_all(&bytes, &mut random);
+        });
+        if let Err(failure) = catch_unwind(both) {
             eprintln!(
                 "FUZZ_SEED={seed}, round {round}, changes (place, width, value) {changes:x?}"
             );
@@ -198,21 +309,26 @@ fn fuzz(good: &[u8]) {
 }
 
 #[test]
-fn mutated_ext4_volumes_are_read_safely() {
+fn mutated_ext4_volumes_are_used_safely() {
     fuzz(&make("ext4", "^metadata_csum"));
 }
 
 #[test]
-fn mutated_volumes_with_checksums_are_read_safely() {
+fn mutated_volumes_with_checksums_are_used_safely() {
     fuzz(&make("ext4", "metadata_csum"));
 }
 
 #[test]
-fn mutated_ext3_volumes_are_read_safely() {
+fn mutated_ext3_volumes_are_used_safely() {
     fuzz(&make("ext3", "^dir_index"));
 }
 
 #[test]
-fn mutated_ext2_volumes_are_read_safely() {
+fn mutated_ext2_volumes_are_used_safely() {
     fuzz(&make("ext2", "^dir_index"));
+}
+
+#[test]
+fn mutated_volumes_without_a_journal_are_used_safely() {
+    fuzz(&make("ext4", "^metadata_csum,^has_journal"));
 }

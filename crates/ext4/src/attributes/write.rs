@@ -175,6 +175,10 @@ impl Writer {
             if !fits(&outside, writer.volume.block_size() - IN_BLOCK) {
                 return Err(Error::NoSpace);
             }
+            // Values that overlap take more room one behind the other.
+            if !fits(&inside, inside_room(&node)) {
+                return Err(CORRUPT);
+            }
             write_inside(&mut node, &inside);
             if outside_changed {
                 writer.write_block(device, &mut node, outside)?;
