@@ -4,6 +4,9 @@
 //! looks into a few groups for a run of the whole length, then takes the longest run that it has
 //! seen. Blocks that this or the committing transaction freed are left alone.
 //!
+//! A file that grows gets room ahead, in memory only ([`Windows`]): others keep out of it as long as
+//! there is other space, so that two files that grow at the same time do not cut each other up.
+//!
 //! Blocks with the volume's own structures are neither given out nor freed, whatever a bitmap or
 //! an inode says ([`System`]).
 
@@ -73,6 +76,41 @@ impl System {
     pub fn overlaps(&self, start: u64, count: u64) -> bool {
         let next = self.0.partition_point(|range| range.end <= start);
         self.0.get(next).is_some_and(|range| range.start < start.saturating_add(count))
+    }
+}
+
+/// Room ahead of files that grow: inode and blocks, the latest last.
+#[derive(Default)]
+pub struct Windows(Vec<(u32, Range<u64>)>);
+
+impl Windows {
+    /// Files that have room ahead at the same time.
+    const MOST: usize = 16;
+
+    /// Gives `inode` room for `ahead` blocks from `place` on.
+    fn set(&mut self, inode: u32, place: u64, ahead: u64) {
+        self.drop_of(inode);
+        if self.0.len() >= Self::MOST {
+            self.0.remove(0);
+        }
+        // Without memory it is done without.
+        if self.0.try_reserve(1).is_ok() {
+            self.0.push((inode, place..place + ahead));
+        }
+    }
+
+    /// Takes an inode's room away.
+    pub fn drop_of(&mut self, inode: u32) {
+        self.0.retain(|(owner, _)| *owner != inode);
+    }
+
+    /// The room of others than `inode` in `blocks`, counted from their first.
+    fn of_others(&self, inode: u32, blocks: Range<u64>) -> impl Iterator<Item = Range<u32>> {
+        self.0.iter().filter_map(move |(owner, room)| {
+            let (start, end) = (room.start.max(blocks.start), room.end.min(blocks.end));
+            let inside = *owner != inode && start < end;
+            inside.then(|| (start - blocks.start) as u32..(end - blocks.start) as u32)
+        })
     }
 }
 
@@ -214,13 +252,15 @@ impl Writer {
         if holds { Error::CommitFirst } else { Error::NoSpace }
     }
 
-    /// Searches a group for a run of free blocks: `want` of them, or the longest.
+    /// Searches a group for a run of free blocks: `want` of them, or the longest; outside of the
+    /// room of others than `owner`, if there is an owner.
     fn search(
         &self,
         device: &dyn Device,
         group: u32,
         from: u32,
         want: u32,
+        owner: Option<u32>,
     ) -> Result<Option<Range<u32>>> {
         let used = self.block_bitmap(device, group)?;
         let committing = self.committing.as_ref();
@@ -228,20 +268,27 @@ impl Writer {
             self.running.held.group(group),
             committing.and_then(|sealed| sealed.held.group(group)),
         ];
-        let both;
+        let end = self.volume.group_blocks(group);
+        let start = self.volume.group_start(group);
+        let blocks = start..start + u64::from(end);
+        let rooms = || owner.map(|owner| self.windows.of_others(owner, blocks.clone()));
+        let all;
         let held = match held {
-            [Some(one), Some(other)] => {
-                let mut bits = buffer(one.len())?;
-                for ((bit, one), other) in bits.iter_mut().zip(one).zip(other) {
-                    *bit = one | other;
+            [one, other]
+                if one.is_some() && other.is_some()
+                    || rooms().is_some_and(|mut rooms| rooms.next().is_some()) =>
+            {
+                let mut bits = buffer(used.len())?;
+                for held in [one, other].into_iter().flatten() {
+                    bits.iter_mut().zip(held).for_each(|(bit, held)| *bit |= held);
                 }
-                both = bits;
-                Some(both.as_slice())
+                rooms().into_iter().flatten().for_each(|room| bitmap::fill(&mut bits, room, true));
+                all = bits;
+                Some(all.as_slice())
             }
             [one, other] => one.or(other),
         };
         let free = Free { used: &used, held };
-        let end = self.volume.group_blocks(group);
         let run = free.run(from..end, want);
         // At the goal even a short run is good: it continues the file.
         if run.as_ref().is_some_and(|run| run.start == from && from > 0) {
@@ -254,15 +301,43 @@ impl Writer {
         }
     }
 
-    /// Allocates up to `want` neighbouring blocks, near block `goal`. Returns the first, and how
-    /// many there are. [`Error::NoSpace`], or [`Error::CommitFirst`] if a commit gives some back.
+    /// Allocates up to `want` neighbouring blocks, near block `goal`, for inode `owner`; if it grows,
+    /// where it has room ahead. Returns the first, and how many there are. [`Error::NoSpace`], or [`Error::CommitFirst`] if a commit
+    /// gives some back.
     pub(crate) fn allocate_blocks(
         &mut self,
         device: &dyn Device,
         goal: u64,
         want: u32,
+        owner: u32,
+        ahead: u32,
     ) -> Result<(u64, u32)> {
         let want = self.allowed(want)?.min(self.volume.blocks_per_group);
+        let whole = (want + ahead).min(self.volume.blocks_per_group);
+        let found = match self.choose(device, goal, whole, Some(owner))? {
+            // There is nothing but the room of others.
+            None => self.choose(device, goal, want, None)?,
+            found => found,
+        };
+        let (group, run) = found.ok_or_else(|| self.full())?;
+        let count = want.min(run.end - run.start);
+        self.take_blocks(device, group, run.start..run.start + count)?;
+        let place = self.volume.group_start(group) + u64::from(run.start);
+        if ahead > 0 {
+            // The rest of the run, which is free and in no other's room.
+            self.windows.set(owner, place + u64::from(count), (run.end - run.start - count).into());
+        }
+        Ok((place, count))
+    }
+
+    /// Chooses a group and a run in it.
+    fn choose(
+        &self,
+        device: &dyn Device,
+        goal: u64,
+        want: u32,
+        owner: Option<u32>,
+    ) -> Result<Option<(u32, Range<u32>)>> {
         let groups = self.volume.groups();
         let goal = if goal < self.volume.blocks { goal } else { 0 };
         let (first, within) = self.volume.group_of(goal);
@@ -276,7 +351,7 @@ impl Writer {
             }
             let from = if step == 0 { within } else { 0 };
             looked += 1;
-            let Some(run) = self.search(device, group, from, want)? else { continue };
+            let Some(run) = self.search(device, group, from, want, owner)? else { continue };
             let length = run.end - run.start;
             let at_goal = step == 0 && within > 0 && run.start == within;
             let longer = best.as_ref().is_none_or(|(_, best)| length > best.end - best.start);
@@ -287,9 +362,7 @@ impl Writer {
                 break;
             }
         }
-        let (group, run) = best.ok_or_else(|| self.full())?;
-        self.take_blocks(device, group, run.clone())?;
-        Ok((self.volume.group_start(group) + u64::from(run.start), run.end - run.start))
+        Ok(best)
     }
 
     fn take_blocks(&mut self, device: &dyn Device, group: u32, run: Range<u32>) -> Result<()> {
@@ -346,7 +419,7 @@ impl Writer {
 
     /// Allocates one block of metadata near `goal`; its copy is all zeros.
     pub(crate) fn new_metadata(&mut self, device: &dyn Device, goal: u64) -> Result<u64> {
-        let (block, _) = self.allocate_blocks(device, goal, 1)?;
+        let (block, _) = self.allocate_blocks(device, goal, 1, 0, 0)?;
         self.fresh(block)?;
         Ok(block)
     }

@@ -16,6 +16,10 @@ use crate::writer::Writer;
 /// Blocks of the journal that the removal of one extent may need.
 const STEP: usize = 40;
 
+/// Blocks that a file that grows has ahead: as many as it has, in these bounds.
+const LEAST_AHEAD: u32 = 8;
+const MOST_AHEAD: u32 = 512;
+
 /// What a range of a file's blocks has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
@@ -190,12 +194,16 @@ impl Writer {
             return Ok(Piece { block, count, place, written });
         }
         let goal = self.goal(device, node, block)?;
+        // A file that is written at once is complete; one that is written at its end again grows.
+        let offset = u64::from(block) << self.volume.block_shift;
+        let grows = block > 0 && node.is(kind::REGULAR) && offset >= node.size();
+        let ahead = if grows { block.clamp(LEAST_AHEAD, MOST_AHEAD) } else { 0 };
         if !node.has_extents() {
-            return self.fill_indirect(device, node, block, count, goal);
+            return self.fill_indirect(device, node, block, count, (goal, ahead));
         }
         // An unwritten extent may have one block less than a written one.
         let count = count.min(32767);
-        let (place, count) = self.allocate_blocks(device, goal, count)?;
+        let (place, count) = self.allocate_blocks(device, goal, count, node.number, ahead)?;
         let piece = Piece { block, count, place, written };
         self.insert_extent(device, node, piece)?;
         self.charge(node, count.into())?;
@@ -291,6 +299,7 @@ impl Writer {
         to: u64,
     ) -> Result<Progress> {
         let is_metadata = !node.is(kind::REGULAR);
+        self.windows.drop_of(node.number);
         let mut next = from;
         // Holes of a file without extents are passed in steps too.
         let mut budget = 4096u32;

@@ -163,7 +163,7 @@ impl Writer {
         node: &mut Node,
         block: u32,
         want: u32,
-        goal: u64,
+        (goal, ahead): (u64, u32),
     ) -> Result<Piece> {
         let slots = self.slots(block)?;
         let mut table = Table::Inode;
@@ -189,7 +189,7 @@ impl Writer {
         if room == 0 {
             return Err(CORRUPT);
         }
-        let (place, count) = self.allocate_blocks(device, goal, room)?;
+        let (place, count) = self.allocate_blocks(device, goal, room, node.number, ahead)?;
         for step in 0..count {
             let number = u32::try_from(place + u64::from(step)).map_err(|_| Error::NoSpace)?;
             self.set_pointer(device, node, table, slot + step, number)?;

@@ -14,7 +14,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::allocate::{System, journal_blocks};
+use crate::allocate::{System, Windows, journal_blocks};
 use crate::commit::{DirtyGroups, View};
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -54,6 +54,8 @@ pub struct Writer {
     pub(crate) orphans: Vec<u32>,
     /// Blocks with the volume's own structures.
     pub(crate) system: System,
+    /// Room ahead of files that grow.
+    pub(crate) windows: Windows,
     /// State of the generator of generations and of directories' groups.
     pub(crate) random: u64,
 }
@@ -118,6 +120,7 @@ impl Writer {
             was_clean,
             orphans: Vec::new(),
             system: System::default(),
+            windows: Windows::default(),
         };
         let journal = match writer.format.journal {
             Some(number) => journal_blocks(&writer.volume, device, number)?,

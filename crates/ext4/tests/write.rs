@@ -325,3 +325,56 @@ fn a_failing_device_ends_writing_and_leaves_a_volume_that_can_be_recovered() {
     }
     assert!(failures > 40);
 }
+
+#[test]
+fn indexes_of_every_hash_are_those_of_e2fsprogs() {
+    let scratch = Scratch::new("hashes");
+    for hash in ["legacy", "half_md4", "tea"] {
+        // Flags 1: bytes of names are signed; 2: unsigned. e2fsck -D would sort as they say.
+        for flags in ["1", "2"] {
+            let _ = make(&scratch, &["-t", "ext4", "-b", "1024"], 16_384);
+            let image = scratch.0.join("image");
+            for request in [format!("ssv def_hash_version {hash}"), format!("ssv flags {flags}")] {
+                let mut set = std::process::Command::new("/sbin/debugfs");
+                assert!(set.args(["-w", "-R", &request]).arg(&image).status().unwrap().success());
+            }
+            let mut pair = Pair::open(std::fs::read(&image).unwrap());
+            let first = pair.create(ROOT, b"first", &new(REGULAR)).unwrap();
+            for number in 0..400 {
+                let name = format!("ein-längerer-Name-für-Blätter-{number}-ÿ");
+                pair.link(first, ROOT, name.as_bytes()).unwrap();
+            }
+            check(&scratch, pair, &format!("{hash}, flags {flags}"));
+        }
+    }
+}
+
+#[test]
+fn files_that_grow_side_by_side_stay_in_few_pieces() {
+    for options in [&["-t", "ext4"][..], &["-t", "ext2", "-b", "4096"]] {
+        let scratch = Scratch::new("growing");
+        let mut pair = Pair::open(make(&scratch, options, 32_768));
+        let files: Vec<u32> = (0..4)
+            .map(|name| pair.create(ROOT, &[b'a' + name], &new(REGULAR | 0o644)).unwrap())
+            .collect();
+        for step in 0..600 {
+            for &file in &files {
+                pair.write(file, step * 4096, &content(step, 4096)).unwrap();
+                if step < 9 {
+                    let i = pair.writer.inode(&pair.disk, file).unwrap();
+                    eprintln!(
+                        "{step} {file} {:?}",
+                        pair.writer.mapping(&pair.disk, &i, (step * 4) as u32)
+                    );
+                }
+            }
+        }
+        for &file in &files {
+            let inode = pair.writer.inode(&pair.disk, file).unwrap();
+            let map = pair.writer.volume().map(&pair.writer.view(&pair.disk), &inode).unwrap();
+            let pieces = map.extents().len();
+            assert!(pieces < 40, "{options:?}: {pieces} pieces");
+        }
+        check(&scratch, pair, &format!("{options:?}"));
+    }
+}
