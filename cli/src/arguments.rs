@@ -25,6 +25,7 @@ Examples:
   ./hayate run --image oci:./layout:1.2 -e DEBUG=1 -- --verbose
   ./hayate run --with ./job:/job -- /job/start
   ./hayate disk make data.img --size 1G; ./hayate run --disk data.img:/data -- ls -l /data
+  ./hayate run --persist dev -- sh -c 'date >>/root/log; cat /root/log'
   ./hayate run --volume .:/work -w /work -- tar -cf docs.tar docs
   ./hayate run -p 8080:80 -- nginx -g 'daemon off;'
   ./hayate run --deterministic --timing -- /bin/true
@@ -143,6 +144,11 @@ pub struct Run {
     /// docs/storage.md)
     #[arg(long, value_name = "FILE[:PATH][:ro]", value_parser = checked(not_empty))]
     pub disk: Vec<OsString>,
+
+    /// Keep what is changed in the root file system under NAME, on a disk of this project's: the
+    /// next machine with that NAME begins with it (`./hayate disk list`; docs/storage.md)
+    #[arg(long, value_name = "NAME", value_parser = values::name, conflicts_with = "in_memory")]
+    pub persist: Option<String>,
 
     /// Share the folder DIR with the guest, at PATH: what either side writes the other reads. With
     /// `:ro` the guest only reads (can be repeated; docs/volumes.md)

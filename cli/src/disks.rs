@@ -11,6 +11,7 @@
 use crate::arguments::disks::{DiskRequest, MakeDisk};
 use crate::failure::FAULT;
 use crate::guest::disk;
+use crate::persist;
 use crate::progress::Progress;
 use crate::tool;
 use anyhow::{Context, Result, bail, ensure};
@@ -33,6 +34,8 @@ const ERRORS_LEFT: i32 = 4;
 /// Handles a request; returns the exit status.
 pub fn handle(request: &DiskRequest) -> Result<u8> {
     let (file, done) = match request {
+        DiskRequest::List => return persist::list().map(|()| 0),
+        DiskRequest::Rm { names } => return persist::remove(names),
         DiskRequest::Make(wanted) => (&wanted.file, make(wanted).map(|()| 0)),
         DiskRequest::Check { repair, file } => (file, check(file, *repair)),
         DiskRequest::Resize { size, file } => (file, resize(file, *size).map(|()| 0)),
@@ -48,7 +51,7 @@ fn shown(size: u64) -> String {
 }
 
 /// `disk make`.
-fn make(wanted: &MakeDisk) -> Result<()> {
+pub fn make(wanted: &MakeDisk) -> Result<()> {
     let MakeDisk { size, from, label, force, file } = wanted;
     // Of a symbolic link the target is replaced.
     let file = &file.canonicalize().unwrap_or_else(|_| file.clone());
@@ -97,7 +100,8 @@ fn format(file: &Path, from: Option<&Path>, label: Option<&str>) -> Result<()> {
         program
     };
     command.args(["-q", "-F", "-t", "ext4", "-b", &BLOCK.to_string(), "-I", "256"]);
-    command.args(["-O", FEATURES, "-E", "root_owner=0:0"]);
+    // The file is new, so it has zeroes wherever a journal would get them.
+    command.args(["-O", FEATURES, "-E", "root_owner=0:0,lazy_journal_init=1"]);
     if let Some(label) = label {
         command.args(["-L", label]);
     }

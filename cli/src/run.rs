@@ -10,6 +10,7 @@ use crate::guest::qemu::Qemu;
 use crate::guest::session::{End, Event, Outcome, Session, Streams};
 use crate::guest::{accel, backtrace, disk, initramfs, network, processor, terminal, volumes};
 use crate::image::{convert, default};
+use crate::persist;
 use crate::snapshots;
 use crate::vmm::{self, Vmm};
 use anyhow::{Context, Result, bail};
@@ -145,6 +146,10 @@ pub fn prepare(options: &Run, on_terminal: bool) -> Result<Prepared> {
     if let Some(texts) = &texts {
         qemu.texts(texts)?;
     }
+    let layer = match (&options.persist, &root) {
+        (Some(name), RootFile::Disk(image)) => Some(persist::layer(name, image)?),
+        _ => None,
+    };
     let (root, archive) = match root {
         RootFile::Disk(image) => (Root::disk(qemu.disk(&image)?), None),
         RootFile::Archive(archive) => (Root::Memory, Some(archive)),
@@ -154,9 +159,10 @@ pub fn prepare(options: &Run, on_terminal: bool) -> Result<Prepared> {
         .map(|(image, path)| Ok(Mount { device: qemu.disk(&image)?, kind: "ext4".into(), path }))
         .collect::<Result<_>>()?;
     let disks = disks.into_iter().filter_map(|disk| qemu.user_disk(disk)).collect();
+    let persist = layer.map(|disk| qemu.layer(disk));
     let configuration = container.as_ref().map(|container| &container.configuration);
     let job = job(options, configuration, on_terminal);
-    let job = Job { root, mounts, disks, volumes, network: qemu.network(), ..job };
+    let job = Job { root, persist, mounts, disks, volumes, network: qemu.network(), ..job };
     Ok(Prepared { job, archive, qemu, container })
 }
 
@@ -186,6 +192,12 @@ pub fn check(options: &Run) -> Result<()> {
         }
         _ if options.machine.deterministic && !options.disk.is_empty() => {
             "--deterministic has no disk that the host takes time for: leave --disk out"
+        }
+        _ if options.machine.deterministic && options.persist.is_some() => {
+            "--deterministic repeats a run, and what is kept changes it: leave --persist out"
+        }
+        _ if options.machine.vmm != Monitor::Qemu && options.persist.is_some() => {
+            "--vmm describes no disks of the user yet: leave --persist or --vmm out"
         }
         _ if linux && !options.volume.is_empty() => {
             "--volume needs Hayate's kernel: leave --linux out"
@@ -232,6 +244,7 @@ pub fn job(options: &Run, image: Option<&Configuration>, on_terminal: bool) -> J
         stop_signal: image.and_then(|image| image.stop_signal),
         hostname: "hayate".into(),
         root: Root::Memory,
+        persist: None,
         mounts: Vec::new(),
         disks: Vec::new(),
         volumes: Vec::new(),

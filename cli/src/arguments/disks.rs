@@ -14,6 +14,7 @@ Examples:
   ./hayate run --disk site.img:/srv:ro -p 8080:80 -- nginx -g 'daemon off;'
   ./hayate disk check data.img
   ./hayate disk resize data.img --size 20G
+  ./hayate disk list; ./hayate disk rm dev    what `run --persist dev` keeps
 
 A disk is a file with an ext4 file system, for `--disk FILE:PATH` of run and start. It takes the
 room on this host that its files need, not its size. docs/storage.md tells more.
@@ -46,6 +47,14 @@ pub enum DiskRequest {
         /// The disk
         #[arg(value_parser = path())]
         file: PathBuf,
+    },
+    /// List what `--persist` keeps: names, room that they take here, files
+    List,
+    /// Remove what `--persist` keeps under these names
+    Rm {
+        /// The names
+        #[arg(value_name = "NAME", value_parser = super::values::name, required = true)]
+        names: Vec<String>,
     },
     /// Make a disk and its file system larger or smaller, when no machine uses it
     Resize {

@@ -111,6 +111,7 @@ fn attempt(accel: Accel, profile: Profile, limit: Duration) -> Result<Attempt> {
         stop_signal: None,
         hostname: "tried".into(),
         root: Root::Memory,
+        persist: None,
         mounts: Vec::new(),
         disks: Vec::new(),
         volumes: Vec::new(),

@@ -257,11 +257,17 @@ impl Qemu {
     /// Adds a disk of the user, after all others; returns what the guest is told of it, if it is to
     /// mount it.
     pub fn user_disk(&mut self, disk: UserDisk) -> Option<hayate_job::Disk> {
+        let (read_only, path) = (disk.read_only, disk.path.clone());
+        let device = self.layer(disk);
+        path.map(|path| hayate_job::Disk { device, read_only, path })
+    }
+
+    /// Adds a disk of the user that has the writable layer of the root; returns its name in the
+    /// guest.
+    pub fn layer(&mut self, disk: UserDisk) -> String {
         let letter = (b'a' + (self.disks.len() + self.user_disks.len()) as u8) as char;
-        let (device, read_only) = (format!("/dev/vd{letter}"), disk.read_only);
-        let told = disk.path.clone();
         self.user_disks.push(disk);
-        told.map(|path| hayate_job::Disk { device, read_only, path })
+        format!("/dev/vd{letter}")
     }
 
     /// Shares a folder; returns what the guest is told of it.

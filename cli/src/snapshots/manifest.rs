@@ -89,6 +89,7 @@ pub fn checksum_of_job(job: &Job) -> String {
         arguments: Vec::new(),
         hostname: String::new(),
         root: Root::Memory,
+        persist: None,
         mounts: Vec::new(),
         disks: Vec::new(),
         volumes: Vec::new(),

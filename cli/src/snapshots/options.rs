@@ -67,6 +67,7 @@ pub fn defining(run: &Run) -> BTreeMap<&'static str, (&'static str, String)> {
         ("off2f", "--off2f", run.off2f.clone().unwrap_or_default()),
         ("with", "--with", run.with.iter().map(|with| folder(with)).collect::<Vec<_>>().join(" ")),
         ("disk", "--disk", words(&run.disk)),
+        ("persist", "--persist", run.persist.clone().unwrap_or_default()),
         ("volume", "--volume", words(&run.volume)),
         ("recycle", "--recycle", run.recycle.clone().unwrap_or_else(|| "full".into())),
         ("cpus", "--cpus", machine.cpus.to_string()),
@@ -120,6 +121,8 @@ pub fn check_make(run: &Run) -> Result<()> {
         NO_VOLUMES
     } else if machine.nvm.is_some() || run.off2f.is_some() {
         "no snapshot is made of non-volatile memory: leave --nvm and --off2f out"
+    } else if run.persist.is_some() {
+        "a snapshot does not hold what is kept on a disk: leave --persist out"
     } else if !run.disk.is_empty() {
         "a snapshot does not hold what is on a disk of the user: leave --disk out"
     } else if drops {

@@ -72,6 +72,7 @@ pub(super) fn trials_of(group: &str, checks: &[(&str, Check)], options: &Test) -
 }
 
 /// This program, as the user's command.
+#[derive(Clone)]
 pub(super) struct Hayate {
     accel: Accel,
     profile: Profile,

@@ -38,6 +38,13 @@ pub fn trials(options: &Test) -> Vec<Trial> {
     trials
 }
 
+/// Random numbers below a bound, and their seed.
+pub(super) fn seeded() -> (u64, impl FnMut(u64) -> u64) {
+    let seed = std::time::UNIX_EPOCH.elapsed().map_or(1, |since| since.as_nanos() as u64);
+    let mut random = hayate_fuzzing::Random::new(seed);
+    (seed, move |limit| random.below(limit as usize) as u64)
+}
+
 /// A disk named `data`.
 struct Disk {
     folder: TempDir,
@@ -120,10 +127,14 @@ fn ready(hayate: &Hayate, disk: &str, script: &str) -> Result<Child> {
 fn cut(mut child: Child, disk: &Disk) -> Result<()> {
     child.kill()?;
     child.wait()?;
+    free(&disk.option(""))
+}
+
+/// Waits until no machine has a disk: QEMU is killed by the end of its parent, some time later.
+pub(super) fn free(option: &str) -> Result<()> {
     let began = Instant::now();
-    // QEMU is killed by the end of its parent, some time later.
     loop {
-        match user_disk::given(&[disk.option("").into()]) {
+        match user_disk::given(&[option.into()]) {
             Err(error) if began.elapsed() > PATIENCE => return Err(error),
             Err(_) => std::thread::sleep(Duration::from_millis(20)),
             Ok(_) => return Ok(()),

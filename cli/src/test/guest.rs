@@ -314,6 +314,7 @@ pub(super) fn run(
         stop_signal: None,
         hostname: "hayate".into(),
         root,
+        persist: None,
         mounts: vec![Mount { device: tests, kind: "ext4".into(), path: variable(GUEST_FOLDER) }],
         disks: Vec::new(),
         volumes: Vec::new(),

@@ -52,6 +52,7 @@ pub mod start;
 mod stress;
 mod templates;
 mod volumes;
+mod written;
 
 use crate::arguments::Test;
 use anyhow::Result;
@@ -197,6 +198,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(snapshots::trials(options));
     trials.extend(disks::trials(options));
     trials.extend(file_systems::trials(options));
+    trials.extend(written::trials(options));
     trials.extend(addresses::trials(options));
     trials.extend(images::trials(options));
     trials.extend(jobs::trials(options));

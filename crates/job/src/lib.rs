@@ -201,6 +201,8 @@ pub struct Job {
     pub hostname: String,
     /// Where the root file system comes from.
     pub root: Root,
+    /// The device of a disk with the writable layer over the root's disk; `None`: it is in memory.
+    pub persist: Option<String>,
     /// Further disks, in the order of mounting; each gets a writable layer too.
     pub mounts: Vec<Mount>,
     /// Disks of the user's, in the order of mounting.
@@ -256,6 +258,9 @@ impl Job {
                 put("options", options.as_bytes());
             }
         }
+        if let Some(device) = &self.persist {
+            put("persist", device.as_bytes());
+        }
         for mount in &self.mounts {
             put("mount-device", mount.device.as_bytes());
             put("mount-kind", mount.kind.as_bytes());
@@ -305,6 +310,7 @@ impl Job {
             stop_signal: None,
             hostname: String::new(),
             root: Root::Memory,
+            persist: None,
             mounts: Vec::new(),
             disks: Vec::new(),
             volumes: Vec::new(),
@@ -335,6 +341,7 @@ impl Job {
                 b"device" => device = text(value)?,
                 b"kind" => kind = text(value)?,
                 b"options" => options = text(value)?,
+                b"persist" => job.persist = Some(text(value)?),
                 b"mount-device" => mount_device = text(value)?,
                 b"mount-kind" => mount_kind = text(value)?,
                 b"mount-path" => job.mounts.push(Mount {
@@ -491,6 +498,7 @@ mod tests {
                 kind: "ext4".into(),
                 options: "dax".into(),
             },
+            persist: Some("/dev/vdf".into()),
             mounts: vec![mount("/dev/vdb", b"/a"), mount("/dev/vdc", b"/b\xfe")],
             disks: vec![
                 Disk { device: "/dev/vdd".into(), read_only: true, path: b"/e".to_vec() },

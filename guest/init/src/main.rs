@@ -91,7 +91,7 @@ fn start(control: &mut Option<Control>) -> Result<pump::ProgramEnd, Failure> {
         }
     };
     nvdimm::prepare(&job.root)?;
-    mounts::root(&job.root, &job.mounts)?;
+    mounts::root(&job)?;
     mounts::disks(&job.disks)?;
     mounts::volumes(&job.volumes)?;
     let _ = rustix::system::sethostname(job.hostname.as_bytes());

@@ -1,11 +1,11 @@
 //! The root file system, and the file systems that a Linux program expects in it.
 //!
-//! With a disk: the disk read-only at `/lower`, a writable layer in memory at `/rw`, their union at
-//! `/newroot`, which then becomes `/`. No write of the guest reaches the disk. Without a disk the
-//! initramfs remains the root.
+//! With a disk: the disk read-only at `/lower`, a writable layer at `/rw`, in memory or on a disk
+//! that keeps it (`--persist`), their union at `/newroot`, which then becomes `/`. No write of the
+//! guest reaches the root's own disk. Without a disk the initramfs remains the root.
 
 use crate::Failure;
-use hayate_job::{Disk, Mount, Root, Volume};
+use hayate_job::{Disk, Job, Root, Volume};
 use rustix::fs::{Mode, mkdir, symlink};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, mount, mount_move};
@@ -24,12 +24,12 @@ pub fn early() {
 }
 
 /// Makes the root of the job `/`, with `/proc`, `/dev`, `/tmp` and similar mounts in it.
-pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
+pub fn root(job: &Job) -> Result<(), Failure> {
     // Opened while its path is still reachable.
     let own = ["bin", "lib"].map(|name| (name, std::fs::File::open(format!("/hayate/{name}"))));
-    if let Root::Disk { device, kind, options } = root {
+    if let Root::Disk { device, kind, options } = &job.root {
         folder("/newroot", 0o755);
-        layered(&Lower { device, kind, options }, "", "/newroot")?;
+        layered(&Lower { device, kind, options }, job.persist.as_deref(), "", "/newroot")?;
         need(rustix::process::chdir("/newroot"), "cannot enter /newroot")?;
         need(mount_move("/newroot", "/"), "cannot move the new root to /")?;
         need(rustix::process::chroot("."), "cannot make the new root the root directory")?;
@@ -75,7 +75,7 @@ pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
         // The kernel may have created it already.
         let _ = symlink(target, link);
     }
-    for (index, mount) in mounts.iter().enumerate() {
+    for (index, mount) in job.mounts.iter().enumerate() {
         let path = String::from_utf8_lossy(&mount.path);
         let made = std::fs::create_dir_all(&*path);
         made.map_err(|error| Failure::new(format!("cannot make the mount point {path}: {error}")))?;
@@ -83,7 +83,7 @@ pub fn root(root: &Root, mounts: &[Mount]) -> Result<(), Failure> {
         let made = std::fs::create_dir_all(&base);
         made.map_err(|error| Failure::new(format!("cannot make {base}: {error}")))?;
         let lower = Lower { device: &mount.device, kind: &mount.kind, options: "" };
-        layered(&lower, &base, &path)?;
+        layered(&lower, None, &base, &path)?;
     }
     Ok(())
 }
@@ -152,9 +152,9 @@ struct Lower<'a> {
     options: &'a str,
 }
 
-/// Mounts a disk below a writable layer in memory. Both parts are mounted at `base`; the root's
-/// parts are in the initramfs, which is hidden afterwards.
-fn layered(disk: &Lower<'_>, base: &str, path: &str) -> Result<(), Failure> {
+/// Mounts a disk below a writable layer, in memory or on the disk `persist`. Both parts are mounted
+/// at `base`; the root's parts are in the initramfs, which is hidden afterwards.
+fn layered(disk: &Lower<'_>, persist: Option<&str>, base: &str, path: &str) -> Result<(), Failure> {
     let Lower { device, kind, options } = disk;
     let (lower, memory) = (format!("{base}/lower"), format!("{base}/rw"));
     folder(&lower, 0o755);
@@ -163,8 +163,11 @@ fn layered(disk: &Lower<'_>, base: &str, path: &str) -> Result<(), Failure> {
         attach(device, &lower, kind, MountFlags::RDONLY, options),
         &format!("cannot mount the disk {device} as {kind}"),
     )?;
-    let no_layer = "cannot mount the writable layer in memory";
-    need(attach("tmpfs", &memory, "tmpfs", MountFlags::empty(), "mode=0755"), no_layer)?;
+    let (layer, what) = match persist {
+        Some(device) => (attach(device, &memory, "ext4", MountFlags::empty(), ""), "that is kept"),
+        None => (attach("tmpfs", &memory, "tmpfs", MountFlags::empty(), "mode=0755"), "in memory"),
+    };
+    need(layer, &format!("cannot mount the writable layer {what}"))?;
     let (upper, work) = (format!("{memory}/upper"), format!("{memory}/work"));
     folder(&upper, 0o755);
     folder(&work, 0o755);

@@ -84,6 +84,8 @@ enum Step {
     Memory,
     /// Changed pages must be written first, because there are too many.
     WriteBack(Arc<PageCache>),
+    /// The source of the page must make it ready to be changed.
+    Prepare(Arc<PageCache>, u64),
 }
 
 impl Space {
@@ -128,6 +130,12 @@ impl Space {
                     };
                 }
                 Step::WriteBack(page_cache) => page_cache.balance(),
+                Step::Prepare(page_cache, index) => match page_cache.prepare(index) {
+                    Ok(()) => {}
+                    Err(Errno::ENOMEM) if reclaim::relieve() => {}
+                    Err(Errno::ENOMEM) => return FaultResult::OutOfMemory,
+                    Err(_) => return FaultResult::NoContent,
+                },
                 Step::Memory => {
                     if !reclaim::relieve() {
                         return FaultResult::OutOfMemory;
@@ -285,6 +293,11 @@ fn shared_access(
     }
     if page_cache.is_over_bound() {
         return Err(Step::WriteBack(page_cache.clone()));
+    }
+    // A page that was prepared is noted as changed. When it has been written before the program
+    // comes here again, it is prepared once more.
+    if page_cache.prepares() && !page_cache.is_noted(index, frame) {
+        return Err(Step::Prepare(page_cache.clone(), index));
     }
     // If the page was replaced meanwhile, the program faults again.
     if page_cache.note_dirty(index, frame) {

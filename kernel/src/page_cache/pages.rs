@@ -239,6 +239,23 @@ impl Pages {
         Some(is_new)
     }
 
+    /// Whether the page at `index` is `frame` and is marked as changed.
+    pub fn is_noted(&self, index: u64, frame: &Frame) -> bool {
+        let (number, at) = place(index);
+        self.chunk(number).is_some_and(|chunk| {
+            let there = chunk.pages.get(at).and_then(Option::as_ref);
+            chunk.dirty & (1 << at) != 0 && there.is_some_and(|it| it.number() == frame.number())
+        })
+    }
+
+    /// Makes a read of the place that is under way useless.
+    pub fn cancel_loading(&mut self, index: u64) {
+        let (number, at) = place(index);
+        if let Some(chunk) = self.chunk_mut(number) {
+            chunk.loading &= !(1 << at);
+        }
+    }
+
     /// Takes changed pages of `first..=last` that nobody is writing into `batch`, in order, until
     /// it is full, and marks them as being written. Returns how many marks of changes that took.
     pub fn start_writing(&mut self, first: u64, last: u64, batch: &mut Batch) -> usize {

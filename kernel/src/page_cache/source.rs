@@ -25,6 +25,20 @@ pub trait PageSource: Send + Sync {
         Err(Errno::EROFS)
     }
 
+    /// Whether a page needs [`prepare`](Self::prepare) before it is changed by a mapping: blocks of
+    /// a disk, say, so that writing it back needs nothing any more. Constant.
+    fn prepares(&self) -> bool {
+        false
+    }
+
+    /// Makes a page that a shared mapping is about to change ready for that, and marks it as
+    /// changed (`page_mkwrite` of Linux). Sleeps. `EINVAL`: it is beyond the size; `ENOSPC` and the
+    /// like: it cannot be changed.
+    fn prepare(&self, index: u64) -> Result<()> {
+        let _ = index;
+        Ok(())
+    }
+
     /// Counts pages that a page cache without a backing file took (tmpfs' size limit); `ENOSPC`
     /// beyond the limit.
     fn charge(&self, pages: u64) -> Result<()> {

@@ -163,6 +163,45 @@ impl PageCache {
         self.write_back.is_some()
     }
 
+    /// Whether a change by a mapping needs [`prepare`](Self::prepare) first.
+    #[inline]
+    pub fn prepares(&self) -> bool {
+        self.is_written_back() && self.source.as_ref().is_some_and(|source| source.prepares())
+    }
+
+    /// Prepares a page for a change by a mapping
+    /// ([`PageSource::prepare`](super::source::PageSource)). Sleeps.
+    pub fn prepare(&self, index: u64) -> Result<()> {
+        self.source.as_ref().map_or(Ok(()), |source| source.prepare(index))
+    }
+
+    /// Whether `frame` is the page at `index` and counts as changed. Spin locks may be held.
+    pub fn is_noted(&self, index: u64, frame: &Frame) -> bool {
+        self.pages.lock().is_noted(index, frame)
+    }
+
+    /// Waits until no page of `first..=last` is being written. Pages that were taken out may still
+    /// be on their way, to a place that the file is about to give up.
+    pub fn wait_for_writes(&self, first: u64, last: u64) {
+        let Some(write_back) = &self.write_back else { return };
+        write_back.done.wait_for_device(|| {
+            let is_writing = self.pages.lock().is_writing(first, last);
+            (!is_writing).then_some(())
+        });
+    }
+
+    /// Puts bytes that the source has got by another way into the page at `index`, if it is there.
+    /// A read of it that is under way is of no use any more.
+    pub fn overwrite(&self, index: u64, offset: usize, bytes: &[u8]) {
+        let mut pages = self.pages.lock();
+        match pages.present(index) {
+            Some(frame) => {
+                frame.write(offset, bytes);
+            }
+            None => pages.cancel_loading(index),
+        }
+    }
+
     /// Notes that a page has changed, or is about to be. Returns false if `frame` is not the page
     /// at `index` any more. Spin locks may be held.
     pub fn note_dirty(&self, index: u64, frame: &Frame) -> bool {
@@ -240,6 +279,12 @@ impl PageCache {
     /// Whether there are dirty pages.
     pub fn is_dirty(&self) -> bool {
         self.pages.lock().is_dirty()
+    }
+
+    /// Whether the source has all pages, and none is on its way there.
+    pub fn is_settled(&self) -> bool {
+        let pages = self.pages.lock();
+        !pages.is_dirty() && !pages.is_writing(0, LAST)
     }
 
     /// Returns what a file that is opened now counts as told of errors.

@@ -10,6 +10,7 @@ use hayate_machine::{info, power};
 use super::file;
 use crate::credentials::Capability;
 use crate::drivers::virtio_balloon;
+use crate::fs::ext4;
 use crate::memory::deferred_free;
 use crate::process;
 use crate::process::{accounting, pids};
@@ -133,12 +134,14 @@ pub fn reboot(magic: u32, second: u32, command: u32, _argument: usize) -> Result
     match command {
         RESTART | RESTART2 => {
             let _ = file::io::sync();
+            ext4::close_all();
             info!("restarting");
             crate::tty::settle_output();
             power::reset()
         }
         HALT | POWER_OFF => {
             let _ = file::io::sync();
+            ext4::close_all();
             info!("powering off");
             crate::tty::settle_output();
             power::off()

@@ -183,7 +183,7 @@ pub fn write_cached(page_cache: &PageCache, offset: u64, input: &mut Input<'_>) 
         }
         let within = (at % PAGE as u64) as usize;
         let length = (PAGE - within).min(input.remaining());
-        match write_one(page_cache, at, length, input) {
+        match write_page(page_cache, at, length, input) {
             Ok(count) => {
                 at += count as u64;
                 if count < length {
@@ -201,9 +201,10 @@ pub fn write_cached(page_cache: &PageCache, offset: u64, input: &mut Input<'_>) 
     input.finish(outcome)
 }
 
-/// Writes `length` bytes at `at`, inside one page. A page that is replaced as a whole is not read
-/// before.
-fn write_one(
+/// Writes `length` bytes at `at`, inside one page of a file whose changed pages are written to its
+/// source later. A page that is replaced as a whole is not read before. The caller holds the content
+/// lock, and sees to the size.
+pub fn write_page(
     page_cache: &PageCache,
     at: u64,
     length: usize,
@@ -219,7 +220,7 @@ fn write_one(
             frame.zero_range(length, PAGE - length);
         } else {
             // The program's memory ended early: the rest of the page keeps its content.
-            let there = page_cache.page(index)?;
+            let there = page_cache.page_for_write(index)?;
             let mut rest = [0; 256];
             let mut from = count;
             while from < PAGE {
@@ -233,7 +234,7 @@ fn write_one(
         page_cache.put_new(index, frame)?;
         return Ok(count);
     }
-    let frame = page_cache.page(index)?;
+    let frame = page_cache.page_for_write(index)?;
     let count = input.take_frame(&frame, within, length)?;
     // The page cannot be taken out: the content is locked, and the page has a user.
     if count > 0 && !page_cache.note_dirty(index, &frame) {

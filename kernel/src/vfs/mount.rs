@@ -445,6 +445,8 @@ impl Drop for Mount {
         drop(trees);
         if let Some(tree) = tree {
             tree.root.dismantle();
+            drop(tree);
+            self.filesystem.unmounted();
             watch::unmounted(device);
         }
     }

@@ -395,6 +395,7 @@ impl Setup {
             stop_signal: None,
             hostname: "measured".into(),
             root,
+            persist: None,
             mounts,
             disks: Vec::new(),
             volumes: Vec::new(),

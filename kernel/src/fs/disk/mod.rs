@@ -197,6 +197,25 @@ impl Disk {
         &*self.driver
     }
 
+    /// Notes that `length` bytes of `frame` are on the disk now, at byte `offset`, inside one page.
+    pub fn overwrite(&self, offset: u64, frame: &Frame, length: usize) {
+        let (index, within) = (offset / PAGE, (offset % PAGE) as usize);
+        let mut part = [0; 256];
+        let mut at = 0;
+        while at < length {
+            let count = part.len().min(length - at);
+            let part = part.get_mut(..count).unwrap_or_default();
+            frame.read(at, part);
+            self.page_cache.overwrite(index, within + at, part);
+            at += count;
+        }
+    }
+
+    /// Forgets what the page cache has, after a file system wrote past it.
+    pub fn forget_pages(&self) {
+        self.page_cache.refresh(0, u64::MAX / PAGE, None);
+    }
+
     /// Fills `into` from byte `offset` through the page cache. `EIO` beyond the end.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         let end = offset.checked_add(into.len() as u64).ok_or(Errno::EIO)?;

@@ -33,60 +33,72 @@ impl FilePages {
     pub fn new(disk: Arc<Disk>, map: Arc<Map>, size: u64) -> Self {
         Self { disk, map, size }
     }
-
-    fn submit(&self, request: &mut DiskRequest<'_>) -> Result<()> {
-        if !request.segments.is_empty() {
-            let sector = request.place / SECTOR;
-            disk::read_for_current(self.disk.driver(), sector, &request.segments)?;
-        }
-        request.segments.clear();
-        request.length = 0;
-        Ok(())
-    }
 }
 
 impl PageSource for FilePages {
     fn read_pages(&self, first: u64, frames: &[Frame]) -> Result<usize> {
-        let mut request = DiskRequest { place: 0, length: 0, segments: Vec::new() };
-        // A page has up to four blocks.
-        request.segments.make_room(frames.len())?;
-        for (index, frame) in frames.iter().enumerate() {
-            let start = first.saturating_add(index as u64).saturating_mul(PAGE);
-            let mut within = 0;
-            while within < PAGE && start + within < self.size {
-                match self.map.run(start + within) {
-                    Run::Hole { length } => {
-                        let length = length.min(PAGE - within);
-                        frame.zero_range(within as usize, length as usize);
-                        within += length;
+        fill(&self.disk, self.size, first, frames, |offset| self.map.run(offset))
+    }
+}
+
+fn submit(disk: &Disk, request: &mut DiskRequest<'_>) -> Result<()> {
+    if !request.segments.is_empty() {
+        let sector = request.place / SECTOR;
+        disk::read_for_current(disk.driver(), sector, &request.segments)?;
+    }
+    request.segments.clear();
+    request.length = 0;
+    Ok(())
+}
+
+/// Fills frames with the pages `first`, `first + 1`... of a file of `size` bytes, whose content is
+/// where `run` says.
+pub fn fill(
+    disk: &Disk,
+    size: u64,
+    first: u64,
+    frames: &[Frame],
+    run: impl Fn(u64) -> Run,
+) -> Result<usize> {
+    let mut request = DiskRequest { place: 0, length: 0, segments: Vec::new() };
+    // A page has up to four blocks.
+    request.segments.make_room(frames.len())?;
+    for (index, frame) in frames.iter().enumerate() {
+        let start = first.saturating_add(index as u64).saturating_mul(PAGE);
+        let mut within = 0;
+        while within < PAGE && start + within < size {
+            match run(start + within) {
+                Run::Hole { length } => {
+                    let length = length.min(PAGE - within);
+                    frame.zero_range(within as usize, length as usize);
+                    within += length;
+                }
+                Run::Data { place, length } => {
+                    let length = length.min(PAGE - within);
+                    if place != request.place + request.length {
+                        submit(disk, &mut request)?;
+                        request.place = place;
                     }
-                    Run::Data { place, length } => {
-                        let length = length.min(PAGE - within);
-                        if place != request.place + request.length {
-                            self.submit(&mut request)?;
-                            request.place = place;
-                        }
-                        request.segments.make_room(1)?;
-                        request.segments.push(Segment {
-                            frame,
-                            offset: within as usize,
-                            length: length as usize,
-                        });
-                        request.length += length;
-                        within += length;
-                    }
+                    request.segments.make_room(1)?;
+                    request.segments.push(Segment {
+                        frame,
+                        offset: within as usize,
+                        length: length as usize,
+                    });
+                    request.length += length;
+                    within += length;
                 }
             }
         }
-        self.submit(&mut request)?;
-        // Bytes of the last block beyond the end of the file do not belong to the file.
-        for (index, frame) in frames.iter().enumerate() {
-            let start = first.saturating_add(index as u64).saturating_mul(PAGE);
-            let inside = self.size.saturating_sub(start).min(PAGE);
-            if inside < PAGE {
-                frame.zero_range(inside as usize, (PAGE - inside) as usize);
-            }
-        }
-        Ok(frames.len())
     }
+    submit(disk, &mut request)?;
+    // Bytes of the last block beyond the end of the file do not belong to the file.
+    for (index, frame) in frames.iter().enumerate() {
+        let start = first.saturating_add(index as u64).saturating_mul(PAGE);
+        let inside = size.saturating_sub(start).min(PAGE);
+        if inside < PAGE {
+            frame.zero_range(inside as usize, (PAGE - inside) as usize);
+        }
+    }
+    Ok(frames.len())
 }

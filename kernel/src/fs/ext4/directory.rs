@@ -124,7 +124,8 @@ impl Directory<'_> {
     }
 }
 
-fn kind(kind: EntryKind) -> FileKind {
+/// The kind of file that an entry speaks of.
+pub fn kind(kind: EntryKind) -> FileKind {
     match kind {
         // `DT_UNKNOWN`: the program then calls `stat` itself.
         EntryKind::Unknown => FileKind::Anonymous,

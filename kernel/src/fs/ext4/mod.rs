@@ -1,10 +1,14 @@
-//! ext4, read-only (and ext2 and ext3).
+//! ext4 (and ext2 and ext3), read and written.
 //!
-//! The pure crate `hayate-ext4` reads the format; this module connects it to the kernel. Metadata
-//! is read through the page cache of the disk ([`volume`]); the content of each file through a page
-//! cache of its own, filled straight from the disk in requests as large as the file's extents allow
-//! ([`content`]). From below to above: [`volume`], [`directory`] and [`content`], [`node`], and
-//! [`file`](mod@file).
+//! The pure crate `hayate-ext4` knows the format; this module connects it to the kernel. A mount
+//! for writing is a [`live`] volume, which has its own description. What follows is about mounts
+//! that only read, as that of the root of a disposable machine, which gets its writes from an
+//! overlay in memory: an image that cannot change can be shared by any number of machines.
+//!
+//! Metadata is read through the page cache of the disk ([`volume`]); the content of each file
+//! through a page cache of its own, filled straight from the disk in requests as large as the
+//! file's extents allow ([`content`]). From below to above: [`volume`], [`directory`] and
+//! [`content`], [`node`], and [`file`](mod@file).
 //!
 //! An inode is read once and kept as long as it is referenced (by the dentry cache, for instance);
 //! all names of one file lead to one [`node::Node`]. Nothing ever changes, so nothing needs
@@ -13,13 +17,13 @@
 //! Lock order: the table of nodes is a spin lock and a leaf. Block maps and directory indexes are
 //! built under a sleeping lock of their node.
 //!
-//! Road not taken: writing. `rsext4` could, but the root file system of a disposable machine gets
-//! its writes from an overlay in memory, and an image that cannot change can be shared by any
-//! number of machines.
+//! Road not taken: the crate `rsext4`, which writes as well. It wants the whole volume behind one
+//! exclusive reference, for reading a file too.
 
 mod content;
 mod directory;
 mod file;
+mod live;
 mod node;
 mod volume;
 
@@ -29,7 +33,7 @@ use alloc::sync::Arc;
 use hayate_abi::{Errno, Result};
 
 use self::node::Ext4;
-use self::volume::DiskVolume;
+use self::volume::{DiskVolume, MAGIC, identity};
 use super::disk;
 use super::disk::Disk;
 use crate::vfs::anonymous::empty_root;
@@ -37,9 +41,6 @@ use crate::vfs::filesystem::{FileSystem, Usage};
 use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
 use crate::vfs::inode::{FileKind, Inode};
 use crate::vfs::mount::flags::MS_RDONLY;
-
-/// `EXT4_SUPER_MAGIC`.
-const MAGIC: u64 = 0xef53;
 
 /// Registers the types for `mount(2)`.
 pub fn register() {
@@ -65,11 +66,25 @@ fn mount(request: &MountRequest<'_>, name: &'static str) -> Result<Arc<dyn FileS
     if source.kind != FileKind::BlockDevice {
         return Err(Errno::ENOTBLK);
     }
+    let disk = disk::disk(source.represents)?;
     if request.flags & MS_RDONLY == 0 {
-        // The error of Linux for a write-protected disk; mount(8) then tries read-only.
-        return Err(Errno::EROFS);
+        if disk.is_read_only() {
+            // mount(8) then tries read-only.
+            return Err(Errno::EROFS);
+        }
+        return Ok(live::open(disk, name)?);
     }
-    Ok(open(disk::disk(source.represents)?, name)?)
+    match live::mounted(&disk) {
+        // As `sget` of Linux: one disk is one file system.
+        Some(live) if live.read_only() => Ok(live),
+        Some(_) => Err(Errno::EBUSY),
+        None => Ok(open(disk, name)?),
+    }
+}
+
+/// Gives up all volumes that are mounted for writing: the machine ends.
+pub fn close_all() {
+    live::close_all();
 }
 
 /// Opens the volume on `disk`, with the errors of [`DiskVolume::open`].
@@ -96,8 +111,6 @@ impl FileSystem for Ext4 {
     fn usage(&self) -> Usage {
         let format = &self.volume.format;
         let numbers = format.statistics();
-        let uuid = format.uuid();
-        let id = uuid.iter().fold(0u64, |id, &byte| id.rotate_left(8) ^ u64::from(byte));
         Usage {
             magic: MAGIC,
             block_size: format.block_size() as u64,
@@ -106,7 +119,7 @@ impl FileSystem for Ext4 {
             available: numbers.free_blocks,
             files: numbers.inodes.into(),
             files_free: numbers.free_inodes.into(),
-            id,
+            id: identity(format),
             name_length: 255,
         }
     }

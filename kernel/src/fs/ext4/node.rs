@@ -184,7 +184,8 @@ impl Drop for Node {
     }
 }
 
-fn timestamp(time: Time) -> Timestamp {
+/// The kernel's time for one of the volume.
+pub fn timestamp(time: Time) -> Timestamp {
     Timestamp { seconds: time.seconds, nanoseconds: time.nanoseconds }
 }
 

@@ -9,6 +9,14 @@ use hayate_machine::warn;
 
 use crate::fs::disk::{Claim, Disk};
 
+/// `EXT4_SUPER_MAGIC`.
+pub const MAGIC: u64 = 0xef53;
+
+/// A number that stands for the volume, of its UUID.
+pub fn identity(format: &Volume) -> u64 {
+    format.uuid().iter().fold(0u64, |id, &byte| id.rotate_left(8) ^ u64::from(byte))
+}
+
 /// A volume and the disk that it lies on.
 pub struct DiskVolume {
     /// The type name that it was mounted with: `ext2`, `ext3` or `ext4`.
@@ -80,7 +88,8 @@ impl DiskVolume {
     }
 }
 
-fn complain(disk: &Disk, type_name: &str, error: Error) -> Errno {
+/// Logs what is wrong with a volume, and returns the error number.
+pub fn complain(disk: &Disk, type_name: &str, error: Error) -> Errno {
     warn!("{type_name}: {}: {error}", disk.name());
     match error {
         Error::Io => Errno::EIO,
