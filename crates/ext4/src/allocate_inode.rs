@@ -156,7 +156,10 @@ impl Writer {
         let bits = self.inode_bitmap(device, group)?;
         let alone =
             bitmap::count(&bits, lowest..(lowest + per_block).min(size)) == 0 && per_block > 1;
-        self.change_block_bitmap(device, group)?;
+        // As in Linux, a group with an inode has a bitmap of blocks too.
+        if self.groups.get(group as usize).is_some_and(Group::blocks_unused) {
+            self.change_block_bitmap(device, group)?;
+        }
         let bits = self.change_inode_bitmap(device, group)?;
         bitmap::fill(bits, within..within + 1, true);
         let numbers = self.groups.get(group as usize).ok_or(CORRUPT)?;

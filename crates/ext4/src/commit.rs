@@ -23,7 +23,7 @@ use crate::writer::Writer;
 /// Blocks of the journal's log that one operation may need.
 pub const OPERATION: usize = 96;
 /// Most copies of committed blocks that are kept in memory.
-const MOST_COMMITTED: usize = 8192;
+const MOST_COMMITTED: usize = 4096;
 
 /// A transaction that takes no more changes.
 pub struct Sealed {

@@ -26,7 +26,7 @@ use crate::transaction::{Committed, Running, Transaction};
 use crate::volume::{Device, Statistics, Volume};
 
 /// Blocks that a transaction has at most, of any journal.
-const LARGEST_TRANSACTION: usize = 4096;
+const LARGEST_TRANSACTION: usize = 2048;
 
 /// Everything of a mounted volume that changes.
 pub struct Writer {

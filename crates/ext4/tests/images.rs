@@ -1,13 +1,16 @@
 //! Volumes made by mke2fs, read whole and compared with the tree they were made from; then the
 //! same volumes damaged. `mke2fs` (Debian: e2fsprogs) must be installed.
 
+mod common;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use hayate_ext4::{EntryKind, Error, ROOT, Result, Source, Volume};
+use common::{Disk, assert_clean, now};
+use hayate_ext4::{EntryKind, Error, ROOT, Result, Source, Volume, Writer};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -407,6 +410,28 @@ fn journals_with_checksums_are_read() {
         let transactions = &["jw -b $small @A", "jw -b $root @root", "jw -b $small @Z"];
         let (_scratch, image) = with_journal(PLAIN, version, transactions);
         assert_eq!(read_file(&image, "SMALL"), Ok(vec![b'Z'; 100]), "{version}");
+    }
+}
+
+#[test]
+fn journals_are_replayed_where_the_volume_is_written() {
+    let transactions: &[&[&str]] = &[
+        &["jw -b $small @A", "jw -b $root @root", "jw -b $small @Z"],
+        &["jw -b $small @A", "jw -r $small", "jw -b $root @root", "jw -b $small @Z"],
+    ];
+    for version in ["jo", "jo -c -v 2", "jo -c -v 3"] {
+        for transactions in transactions {
+            let (_scratch, image) = with_journal(PLAIN, version, transactions);
+            let disk = Disk::new(image.0);
+            let mut writer = Writer::open(&disk, disk.size(), now(1)).expect(version);
+            writer.unmount(&disk, now(2)).expect(version);
+            let bytes = disk.bytes.into_inner();
+            let scratch = common::Scratch::new("replayed");
+            assert_clean(&scratch, &bytes, version);
+            let image = Image(bytes);
+            assert_eq!(image.0[1024 + 0x60] & 4, 0, "the journal is not needed any more");
+            assert_eq!(read_file(&image, "SMALL"), Ok(vec![b'Z'; 100]), "{version}");
+        }
     }
 }
 
