@@ -1,5 +1,6 @@
 //! Errors of reading and writing.
 
+use alloc::borrow::Cow;
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -82,4 +83,16 @@ pub(crate) fn buffer(size: usize) -> Result<Vec<u8>> {
     bytes.try_reserve_exact(size).map_err(|_| Error::Memory)?;
     bytes.resize(size, 0);
     Ok(bytes)
+}
+
+/// The bytes as their own list, which may be refused memory.
+pub(crate) fn owned(bytes: Cow<'_, [u8]>) -> Result<Vec<u8>> {
+    match bytes {
+        Cow::Owned(bytes) => Ok(bytes),
+        Cow::Borrowed(bytes) => {
+            let mut copy = buffer(bytes.len())?;
+            copy.copy_from_slice(bytes);
+            Ok(copy)
+        }
+    }
 }

@@ -11,7 +11,7 @@ use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
 use crate::checksum::crc32c;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, owned};
 use crate::field::{put_u16, put_u32, split, u16, u32};
 use crate::map::{DEEPEST, ENTRY, EXTENT_MAGIC, UNWRITTEN};
 use crate::node::{MAP_LENGTH, Node};
@@ -405,7 +405,7 @@ impl Writer {
         parent: Level,
         child: Level,
     ) -> Result<()> {
-        let old = self.tree_node(device, node, child.block, None)?.into_owned();
+        let old = owned(self.tree_node(device, node, child.block, None)?)?;
         let number = count(&old);
         // A file that grows at its end leaves full nodes behind.
         let from = if child.at + 1 >= number { number - 1 } else { number / 2 };
@@ -486,7 +486,7 @@ impl Writer {
         while depth(node.map()) > 0 && count(node.map()) == 1 {
             let below = depth(node.map()) - 1;
             let block = entry(node.map(), 0).map(child).ok_or(CORRUPT)?;
-            let bytes = self.tree_node(device, node, block, Some(below))?.into_owned();
+            let bytes = owned(self.tree_node(device, node, block, Some(below))?)?;
             if count(&bytes) > room {
                 break;
             }

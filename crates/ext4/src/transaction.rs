@@ -21,7 +21,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::bitmap::Held;
-use crate::error::{Error, Result, buffer};
+use crate::error::{Error, Result, buffer, owned};
 use crate::group::Group;
 use crate::volume::{Device, Source};
 use crate::writer::Writer;
@@ -323,14 +323,7 @@ impl Writer {
                 at
             }
             Err(at) => {
-                let bytes = match self.block(device, number)? {
-                    Cow::Owned(bytes) => bytes,
-                    Cow::Borrowed(copy) => {
-                        let mut bytes = buffer(copy.len())?;
-                        bytes.copy_from_slice(copy);
-                        bytes
-                    }
-                };
+                let bytes = owned(self.block(device, number)?)?;
                 self.running.insert(at, number, bytes)?;
                 at
             }

@@ -206,6 +206,11 @@ impl Volume {
         })
     }
 
+    /// The volume as it is on the device, whatever the journal has.
+    pub(crate) fn without_copies(&self) -> Volume {
+        Volume { copies: Copies::default(), ..*self }
+    }
+
     /// Bytes of a block: 1024, 2048 or 4096.
     pub fn block_size(&self) -> usize {
         1 << self.block_shift

@@ -16,7 +16,7 @@ use super::HEAD;
 use super::change::{CORRUPT, Found, NewEntry, Record, space, write_entry};
 use super::hash::Hasher;
 use crate::checksum::crc32c;
-use crate::error::{Error, Result, buffer};
+use crate::error::{Error, Result, buffer, owned};
 use crate::field::{put, put_u8, put_u16, put_u32, u8, u16, u32};
 use crate::node::{Node, flag};
 use crate::volume::Device;
@@ -290,7 +290,7 @@ impl Writer {
         place: u64,
     ) -> Result<()> {
         let end = self.leaf_end(directory);
-        let old = self.directory_block(device, directory, place)?.into_owned();
+        let old = owned(self.directory_block(device, directory, place)?)?;
         let mut records: Vec<(u32, Record)> = Vec::new();
         let mut offset = 0;
         while offset < end {
@@ -377,7 +377,7 @@ impl Writer {
         parent: Frame,
         child: Frame,
     ) -> Result<()> {
-        let old = self.block(device, child.place)?.into_owned();
+        let old = owned(self.block(device, child.place)?)?;
         let keep = child.count / 2;
         let range = child.base + keep * ENTRY..child.base + child.count * ENTRY;
         let entries = old.get(range).ok_or(CORRUPT)?;
@@ -402,7 +402,7 @@ impl Writer {
             return Err(Error::NoSpace);
         }
         let frame = self.frame(device, directory, root, ROOT)?;
-        let old = self.block(device, root)?.into_owned();
+        let old = owned(self.block(device, root)?)?;
         let entries = old.get(ROOT..ROOT + frame.count * ENTRY).ok_or(CORRUPT)?;
         let index = self.new_node_block(device, directory, entries)?;
         let block = self.modify(device, root)?;
@@ -420,7 +420,7 @@ impl Writer {
         }
         let place = self.directory_place(device, directory, 0)?;
         let end = self.leaf_end(directory);
-        let old = self.directory_block(device, directory, place)?.into_owned();
+        let old = owned(self.directory_block(device, directory, place)?)?;
         let dot = Record::read(&old, 0, end)?;
         let parent = Record::read(&old, dot.length, end)?;
         if dot.name(&old) != b"." || parent.name(&old) != b".." {

@@ -14,8 +14,7 @@ use crate::volume::{Device, Volume};
 pub fn replay(volume: &Volume, device: &dyn Device, number: u32) -> Result<()> {
     // The inode of the journal is read as it is on the device: nothing of it is ever in the
     // journal.
-    let mut plain = volume.clone();
-    plain.copies = super::Copies::default();
+    let plain = volume.without_copies();
     let Some((journal, mut raw)) = Journal::open(&plain, device, number)? else {
         return Ok(());
     };
