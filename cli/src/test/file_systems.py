@@ -88,7 +88,7 @@ def make():
     os.chmod("a/old", 0o4751)
     os.utime("a/old", ns=(1_600_000_000_123_456_789, 1_700_000_000_987_654_321))
     os.setxattr("a/old", "user.name", b"value")
-    os.setxattr("a/old", "user.large", b"v" * 1500)
+    os.setxattr("a/old", "user.large", b"v" * 700)
     os.setxattr("a", "trusted.gone", b"x")
     os.removexattr("a", "trusted.gone")
 
@@ -128,7 +128,7 @@ def verify():
     assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (1234, 70000, 0o4751)
     assert found.st_mtime_ns == 1_700_000_000_987_654_321
     assert os.getxattr("a/old", "user.name") == b"value"
-    assert os.getxattr("a/old", "user.large") == b"v" * 1500
+    assert os.getxattr("a/old", "user.large") == b"v" * 700
     assert sorted(os.listxattr("a/old")) == ["user.large", "user.name"]
     assert os.listxattr("a") == []
 
@@ -158,7 +158,7 @@ def restore():
         assert file.read(1 << 20) == bytes(1 << 20)
         file.seek(5 << 20)
         file.write(pattern(5, 1 << 20))
-    os.setxattr("a/old", "user.large", b"v" * 1500)
+    os.setxattr("a/old", "user.large", b"v" * 700)
     os.utime("a/old", ns=(1_600_000_000_123_456_789, 1_700_000_000_987_654_321))
     os.makedirs("a/moved/d")
 

@@ -116,6 +116,8 @@ fn block_sizes(hayate: &Hayate) -> Result<()> {
 fn both_systems(hayate: &Hayate) -> Result<()> {
     let mut linux = hayate.clone();
     linux.linux = true;
+    // Linux' kernel is fetched here, and that is said.
+    linux.run(&[], &["true"])?;
     for (first, second) in [(hayate, &linux), (&linux, hayate)] {
         let disk = DiskFile::of_size(hayate, "128M")?;
         for (who, function) in [
