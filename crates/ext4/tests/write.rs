@@ -1,7 +1,7 @@
 //! Volumes made by mke2fs are written, unmounted, judged by e2fsck, and read back. Random
 //! operations are done on a model too, which says what the result of each must be.
 //!
-//! `FUZZ_ROUNDS` sets how many sequences are tried of each volume and `FUZZ_SEED` the first one.
+//! `MODEL_ROUNDS` sets how many sequences are tried of each volume and `FUZZ_SEED` the first one.
 //! `mke2fs`, `e2fsck` and `debugfs` (Debian: e2fsprogs) must be installed.
 
 mod common;
@@ -10,10 +10,15 @@ use common::model::{DIRECTORY, Pair, REGULAR, assert_same, read_volume};
 use common::random::{Mix, operations};
 use common::{Disk, Scratch, assert_clean, content, debugfs, e2fsck, make, now};
 use hayate_ext4::{Condition, Content, Error, Fill, New, Progress, ROOT, Rename, Writer};
-use hayate_fuzzing::{Random, rounds, seed};
+use hayate_fuzzing::{Random, seed};
 
 fn new(mode: u16) -> New<'static> {
     New { mode, uid: 1000, gid: 100_000, content: Content::Nothing }
+}
+
+/// How many sequences to try. A setting of its own: a fuzzer's rounds are a thousand times shorter.
+fn rounds(default: u64) -> u64 {
+    std::env::var("MODEL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 /// The sets of options that are tried: options of mke2fs, and the size in KiB.
