@@ -1,7 +1,7 @@
-# web ROOT: what `./hayate experiment tender-web` asks Apache for. `web-server COMMAND...` starts an
-# Apache of processes with mod_cgi, sees that every script answers, and turns into the command;
-# `web-ask REQUESTS SCRIPT` sends it as many requests, one after the other, and fails unless each is
-# answered.
+# web ROOT: what `./hayate experiment tender-web` asks Apache for. `web-server [--template]
+# COMMAND...` starts an Apache of processes with mod_cgi, sees that every script answers, and turns
+# into the command; with --template Perl begins at a template of the server's user. `web-ask
+# REQUESTS SCRIPT` sends it as many requests, one after the other, and fails unless each is answered.
 web() {
     scripts=$1/usr/lib/cgi-bin
     mkdir -p "$scripts" "$1/usr/local/bin"
@@ -51,15 +51,31 @@ ScriptAlias /cgi-bin/ /usr/lib/cgi-bin/
 END
     cat >"$1/usr/local/bin/web-server" <<'END'
 #!/bin/sh
-# web-server COMMAND...: starts Apache, and the command when every script answers.
+# web-server [--template] COMMAND...: starts Apache, and the command when every script answers.
+# With --template the scripts in Perl begin at a template, which the server's user has made.
 fail() {
     echo "web-server: $*" >&2
-    cat /run/web/error >&2
+    [ ! -e /run/web/error ] || cat /run/web/error >&2
     exit 4
+}
+# A template serves the user who made it, where the variables that Perl reads are the same.
+as_server() {
+    setpriv --reuid=33 --regid=33 --init-groups env -i PATH="$PATH" /usr/local/bin/"$@"
+}
+# The number of scripts that began at the template.
+begun() {
+    as_server template show web | sed -n 's/^starts: //p'
 }
 mkdir -p /run/web
 echo 0 >/run/web/counter
 chown -R 33:33 /run/web
+template=
+if [ "$1" = --template ]; then
+    template=yes
+    shift
+    as_server template make web --perl || fail 'Perl makes no template'
+    as_server template bind /usr/bin/perl web || fail 'Perl begins at no template'
+fi
 apache2 -f /etc/apache2/web.conf -k start || fail 'Apache does not start'
 wanted=1
 for path in /usr/lib/cgi-bin/*; do
@@ -68,6 +84,8 @@ for path in /usr/lib/cgi-bin/*; do
     [ "$said" = "$wanted" ] || fail "${path##*/} answers '$said' instead of $wanted"
     wanted=$((wanted + 1))
 done
+# Two of the scripts are in Perl: one is started by the server, one by a shell.
+[ -z "$template" ] || [ "$(begun)" = 2 ] || fail "$(begun) scripts began at the template, not 2"
 exec "$@"
 END
     cat >"$1/usr/local/bin/web-ask" <<'END'

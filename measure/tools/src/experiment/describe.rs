@@ -200,6 +200,9 @@ pub struct Work {
     /// The fractions of other systems' values that the first must stay below, by their names.
     #[serde(default)]
     pub at_most_of: BTreeMap<String, f64>,
+    /// The same for systems other than the first: by their names, and then by the others'.
+    #[serde(default)]
+    pub at_most_by: BTreeMap<String, BTreeMap<String, f64>>,
     /// Whether the experiment's `before` and `cold` do not apply to this program.
     #[serde(default)]
     pub warm: bool,
@@ -321,6 +324,8 @@ impl Description {
         for work in &mut self.workload {
             work.at_most_in.retain(|name, _| kept(name));
             work.at_most_of.retain(|name, _| kept(name));
+            work.at_most_by.retain(|name, _| kept(name));
+            work.at_most_by.values_mut().for_each(|others| others.retain(|name, _| kept(name)));
         }
         let even = self.break_even.take();
         self.break_even = even.filter(|even| kept(&even.from) && kept(&even.to));
@@ -462,7 +467,12 @@ fn check_names(what: &Description) -> Result<(), &'static str> {
     if !what.workload.iter().flat_map(|work| work.at_most_of.keys()).all(system) {
         return Err("\"at_most_of\" names a system that is not there");
     }
-    if !what.storage.is_empty() && what.workload.iter().any(|work| !work.at_most_of.is_empty()) {
+    let parts = what.workload.iter().flat_map(|work| &work.at_most_by);
+    if !parts.flat_map(|(name, others)| others.keys().chain([name])).all(system) {
+        return Err("\"at_most_by\" names a system that is not there");
+    }
+    let compares = |work: &Work| !work.at_most_of.is_empty() || !work.at_most_by.is_empty();
+    if !what.storage.is_empty() && what.workload.iter().any(compares) {
         return Err("with \"storage\" say \"at_most_of_second\", by its names");
     }
     if let Some(even) = &what.break_even {
@@ -576,7 +586,8 @@ mod tests {
         let text = r#"{"title": "x", "question": "x", "counting": true, "memory": 512,
             "memory_limit": "16M", "boots": 1, "passes": 1, "iterations": 1,
             "systems": [{"name": "a", "title": "A"}, {"name": "b", "title": "B"}],
-            "workload": [{"name": "v"}, {"name": "w", "at_most_of": {"b": 0.5}}]}"#;
+            "workload": [{"name": "v"}, {"name": "w", "at_most_of": {"b": 0.5},
+                "at_most_by": {"b": {"a": 0.25}}}]}"#;
         let kept = |names: &[&str]| {
             let mut what: Description = serde_json::from_str(text).unwrap();
             let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
@@ -584,11 +595,12 @@ mod tests {
         };
         let (systems, works) = kept(&["a"]).unwrap();
         assert_eq!((systems, works.len()), (1, 2));
-        assert!(works[1].at_most_of.is_empty());
-        assert!(kept(&["b"]).unwrap().1[1].at_most_of.is_empty());
+        assert!(works[1].at_most_of.is_empty() && works[1].at_most_by.is_empty());
+        let works = kept(&["b"]).unwrap().1;
+        assert!(works[1].at_most_of.is_empty() && works[1].at_most_by["b"].is_empty());
         let (systems, works) = kept(&["w"]).unwrap();
         assert_eq!((systems, works.len()), (2, 1));
-        assert_eq!(works[0].at_most_of.len(), 1);
+        assert_eq!((works[0].at_most_of.len(), works[0].at_most_by["b"].len()), (1, 1));
         assert!(kept(&["a", "c"]).is_err());
     }
 
@@ -620,6 +632,8 @@ mod tests {
         assert!(!verdict(image, dax, storage, r#""run": "/p/large""#));
         assert!(!verdict(image, r#""linux": true"#, storage, work));
         assert!(!verdict(image, dax, "", r#""run": "/p/large", "at_most_of": {"c": 0.1}"#));
+        assert!(!verdict(image, dax, "", r#""run": "/p/large", "at_most_by": {"b": {"c": 0.1}}"#));
+        assert!(!verdict(image, dax, "", r#""run": "/p/large", "at_most_by": {"c": {"b": 0.1}}"#));
         assert!(!verdict(image, dax, "", r#""warm": true"#));
     }
 

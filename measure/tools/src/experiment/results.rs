@@ -424,13 +424,17 @@ pub fn aims(what: &Description, systems: &[System], lines: &[Line]) -> Vec<Aim> 
         let seconds = work.at_most_of_second.iter().map(move |(storage, at_most)| {
             (line, on(&first.name, storage), on(&second.name, storage), at_most)
         });
-        let others = work.at_most_of.iter();
-        seconds
-            .chain(others.map(move |(of, at_most)| (line, first.name.clone(), of.clone(), at_most)))
+        let own = work.at_most_of.iter().map(|of| (&first.name, of));
+        let others = work.at_most_by.iter();
+        let others = others.flat_map(|(system, parts)| parts.iter().map(move |of| (system, of)));
+        let named = own.chain(others);
+        seconds.chain(
+            named.map(move |(system, (of, at_most))| (line, system.clone(), of.clone(), at_most)),
+        )
     });
-    each.filter_map(|(line, first, other, at_most)| {
+    each.filter_map(|(line, system, other, at_most)| {
         let place = |key: &str| systems.iter().position(|system| system.name == key);
-        let (at, other) = (place(&first)?, place(&other)?);
+        let (at, other) = (place(&system)?, place(&other)?);
         let value = |at: usize| Some(line.values.get(at)?.as_ref()?.median);
         Some(Aim {
             name: line.title.clone(),
@@ -550,6 +554,13 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].ratio, found[0].at_most), (64.0 / 24.0, 2.0));
         assert_eq!((found[0].system.as_str(), found[0].other.as_str()), ("A", "B"));
+        // Another system than the first has aims of its own.
+        let of = [("a".to_string(), 0.25)].into();
+        what.workload[3].at_most_by.insert("b".into(), of);
+        let found = aims(&what, &systems, &lines);
+        assert_eq!(found.len(), 2);
+        assert_eq!((found[1].ratio, found[1].at_most), (1.0, 0.25));
+        assert_eq!((found[1].system.as_str(), found[1].other.as_str()), ("B", "A"));
     }
 
     #[test]
