@@ -79,6 +79,13 @@ impl PageCache {
         }
     }
 
+    /// Gives up all pages, dirty ones too, and waits until none is being written: the file is gone,
+    /// and its place on the source is another's soon. Nobody has it open or mapped. Sleeps.
+    pub fn discard(&self) {
+        self.drop_pages(0, u64::MAX >> SHIFT);
+        self.wait_for_writes(0, u64::MAX >> SHIFT);
+    }
+
     fn drop_pages(&self, first: u64, last: u64) {
         loop {
             let (removed, all) = self.pages.lock().remove_range(first, last);

@@ -9,6 +9,7 @@ use hayate_ext4::{Change, Device, Map, Writer};
 use hayate_machine::sync::{Once, SpinLock};
 
 use super::blocks::Blocks;
+use super::doomed::Gone;
 use super::state::{Info, Live, Node, Pending, time_of};
 use crate::fs::ext4::node::timestamp;
 use crate::page_cache::cache::PageCache;
@@ -204,9 +205,12 @@ impl Info {
 impl Drop for Node {
     fn drop(&mut self) {
         self.live.forget(self.number);
+        let content = self.loaded().cloned();
         let info = self.info.get_mut();
         if info.links == 0 && !info.is_released {
-            self.live.doomed.lock().doom(self.number);
+            let refused = self.live.doomed.lock().doom(Gone { number: self.number, content });
+            // Its pages are freed outside of the lock.
+            drop(refused);
             self.live.clock.press();
         }
     }

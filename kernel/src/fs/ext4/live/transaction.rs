@@ -23,6 +23,7 @@ use hayate_abi::{Errno, Result};
 use hayate_ext4::{Device, Error, Progress, Writer};
 
 use super::clock::Clock;
+use super::doomed::Gone;
 use super::state::{Live, Node, time_now};
 use crate::credentials::Capability;
 use crate::reclaim;
@@ -134,7 +135,10 @@ impl Live {
     /// Frees inodes whose nodes are gone, as far as the transaction has room.
     fn free_some(&self, writer: &mut Writer) {
         loop {
-            let Some(number) = self.doomed.lock().next() else { return };
+            let Some(Gone { number, content }) = self.doomed.lock().next() else { return };
+            if let Some(content) = content {
+                content.discard();
+            }
             let freed = loop {
                 if writer.needs_commit() {
                     break Err(Error::CommitFirst);
