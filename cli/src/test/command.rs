@@ -148,6 +148,17 @@ impl Hayate {
     }
 }
 
+/// The output without lines of progress of steps with these names: a busy host is slow.
+pub(super) fn without_progress(output: &Output, steps: &[&str]) -> Output {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let is_progress = |line: &&str| {
+        let text = line.strip_prefix("hayate: ");
+        text.is_some_and(|text| steps.iter().any(|step| text.starts_with(step)))
+    };
+    let rest: String = said.split_inclusive('\n').filter(|line| !is_progress(line)).collect();
+    Output { stderr: rest.into_bytes(), ..output.clone() }
+}
+
 /// Compares status, output and error output, which must contain `err`.
 pub(super) fn expect(output: &Output, status: i32, out: &str, err: &str) -> Result<()> {
     let text = String::from_utf8_lossy(&output.stdout);

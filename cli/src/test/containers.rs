@@ -8,7 +8,7 @@
 
 use super::Trial;
 use super::command;
-use super::command::{Check, Hayate, trials_of};
+use super::command::{Check, Hayate, trials_of, without_progress};
 use crate::arguments::Test;
 use crate::image::debian;
 use crate::{paths, tool};
@@ -210,12 +210,8 @@ pub(super) const USUAL: &str = "7 8 8 9 /made/here /srv blue none\none two  thre
 /// Compares as [`command::expect`] does, without the lines that tell of making and fetching an image:
 /// they come if it takes more than two seconds.
 fn expect(output: &Output, status: i32, out: &str, err: &str) -> Result<()> {
-    const PROGRESS: [&str; 2] = ["hayate: Making an image of ", "hayate: Fetching "];
-    let said = String::from_utf8_lossy(&output.stderr);
-    let is_progress = |line: &&str| PROGRESS.iter().any(|begin| line.starts_with(begin));
-    let rest: String = said.split_inclusive('\n').filter(|line| !is_progress(line)).collect();
-    let stderr = rest.into_bytes();
-    command::expect(&Output { stderr, ..output.clone() }, status, out, err)
+    let output = without_progress(output, &["Making an image of ", "Fetching "]);
+    command::expect(&output, status, out, err)
 }
 
 /// The content of the file system.

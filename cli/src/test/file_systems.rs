@@ -1,7 +1,7 @@
 //! Tests of disks with a file system: `./hayate disk`, and `--disk FILE:PATH`.
 
 use super::Trial;
-use super::command::{Check, Hayate, expect, trials_of};
+use super::command::{Check, Hayate, expect, trials_of, without_progress};
 use super::machines::Stay;
 use crate::arguments::Test;
 use crate::tool;
@@ -20,6 +20,10 @@ const CHECKS: [(&str, Check); 5] = [
     ("a_disk_in_use_is_not_touched", in_use),
     ("what_cannot_be_done_is_one_line", errors),
 ];
+
+/// The steps of the command that a slow host sees.
+pub(super) const PROGRESS: [&str; 3] =
+    ["Making the disk ", "Checking the disk ", "Resizing the disk "];
 
 /// The trials.
 pub fn trials(options: &Test) -> Vec<Trial> {
@@ -56,7 +60,8 @@ impl DiskFile {
     /// `./hayate disk REQUEST FILE WORDS`.
     pub(super) fn command(&self, hayate: &Hayate, request: &str, words: &[&str]) -> Result<Output> {
         let mut command = hayate.any("disk")?;
-        Ok(command.arg(request).arg(self.path()).args(words).output()?)
+        let output = command.arg(request).arg(self.path()).args(words).output()?;
+        Ok(without_progress(&output, &PROGRESS))
     }
 
     /// Runs a script in a machine that has it at `/d`.

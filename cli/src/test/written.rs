@@ -2,9 +2,9 @@
 //! machine was killed, and what e2fsck finds.
 
 use super::Trial;
-use super::command::{Check, Hayate, expect, trials_of};
+use super::command::{Check, Hayate, expect, trials_of, without_progress};
 use super::disks::{free, seeded};
-use super::file_systems::DiskFile;
+use super::file_systems::{DiskFile, PROGRESS};
 use crate::arguments::Test;
 use crate::{paths, tool};
 use anyhow::{Context, Result, bail, ensure};
@@ -299,7 +299,8 @@ fn kept(hayate: &Hayate) -> Result<()> {
     let name = format!("test-{}", std::process::id());
     let run = |options: &[&str], script: &str| {
         let options = [&["--persist", &name[..]], options].concat();
-        hayate.run(&options, &["/bin/sh", "-c", script])
+        let output = hayate.run(&options, &["/bin/sh", "-c", script])?;
+        Ok::<_, anyhow::Error>(without_progress(&output, &PROGRESS))
     };
     let disk = |words: &[&str]| -> Result<Output> { Ok(hayate.any("disk")?.args(words).output()?) };
     let outcome = (|| -> Result<()> {
