@@ -10,23 +10,8 @@ DISK = "/dev/disk/by-id/virtio-data"
 PAGE = 4096
 
 
-def fails(what, *numbers):
-    try:
-        what()
-    except OSError as error:
-        names = [errno.errorcode[number] for number in numbers]
-        assert error.errno in numbers, f"{error}, not {names}"
-        return
-    raise AssertionError("no error")
-
-
 def ioctl(fd, command, size):
     return int.from_bytes(fcntl.ioctl(fd, command, bytes(size)), "little")
-
-
-def pattern(number, count=PAGE):
-    line = b"%08d of the disk\n" % number
-    return (line * (count // len(line) + 1))[:count]
 
 
 def shape(fd, size):

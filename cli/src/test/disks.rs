@@ -80,13 +80,14 @@ impl Disk {
     }
 }
 
-/// As in `disks.py`.
+/// As in `disks_shared.py`.
 fn pattern(number: usize, count: usize) -> Vec<u8> {
     format!("{number:08} of the disk\n").into_bytes().into_iter().cycle().take(count).collect()
 }
 
 fn script<'a>(words: &[&'a str]) -> Vec<&'a str> {
-    [&["python3", "-c", include_str!("disks.py")], words].concat()
+    const SCRIPT: &str = concat!(include_str!("disks_shared.py"), include_str!("disks.py"));
+    [&["python3", "-c", SCRIPT], words].concat()
 }
 
 fn everything(hayate: &Hayate) -> Result<()> {

@@ -11,21 +11,6 @@ HERE = "/d"
 PAGE = 4096
 
 
-def fails(what, *numbers):
-    try:
-        what()
-    except OSError as error:
-        names = [errno.errorcode[number] for number in numbers]
-        assert error.errno in numbers, f"{error}, not {names}"
-        return
-    raise AssertionError("no error")
-
-
-def pattern(number, count):
-    line = b"%08d of the disk\n" % number
-    return (line * (count // len(line) + 1))[:count]
-
-
 def write(path, data, sync=False):
     with open(path, "wb", buffering=0) as file:
         while data:

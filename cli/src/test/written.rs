@@ -36,7 +36,8 @@ pub fn trials(options: &Test) -> Vec<Trial> {
 
 /// A function of `file_systems.py`, as a command.
 fn python<'a>(words: &[&'a str]) -> Vec<&'a str> {
-    [&["python3", "-c", include_str!("file_systems.py")], words].concat()
+    const SCRIPT: &str = concat!(include_str!("disks_shared.py"), include_str!("file_systems.py"));
+    [&["python3", "-c", SCRIPT], words].concat()
 }
 
 /// Calls a function of `file_systems.py` in a machine that has the disk at `/d`.
@@ -154,7 +155,7 @@ fn storm(hayate: &Hayate) -> Result<()> {
     in_order(&disk)
 }
 
-/// What a load said to be safe.
+/// The records that a load said to be safe.
 #[derive(Default)]
 struct Promised {
     /// The least version of each slot.
@@ -211,7 +212,7 @@ fn recovers(disk: &DiskFile, promised: &Promised) -> Result<()> {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     ensure!(output.status.code().is_some_and(|code| code <= 1), "e2fsck -p: {said}");
     for line in said.lines() {
-        // What a mount does as well: the journal, files that were open without a name.
+        // As a mount does: the journal, files that were open without a name.
         let usual = ["recovering journal", "orphaned inode", "Truncating", " files (", "clean"];
         ensure!(usual.iter().any(|word| line.contains(word)), "e2fsck -p: {said}");
     }
