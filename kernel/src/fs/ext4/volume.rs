@@ -91,13 +91,18 @@ impl DiskVolume {
 /// Logs what is wrong with a volume, and returns the error number.
 pub fn complain(disk: &Disk, type_name: &str, error: Error) -> Errno {
     warn!("{type_name}: {}: {error}", disk.name());
+    number(error)
+}
+
+/// Returns the error number of an error of the crate.
+pub fn number(error: Error) -> Errno {
     match error {
         Error::Io => Errno::EIO,
         Error::NotExt4 | Error::Unsupported(_) => Errno::EINVAL,
         Error::Corrupt(_) => Errno::EUCLEAN,
         Error::Checksum(_) => Errno::EBADMSG,
         Error::Memory => Errno::ENOMEM,
-        Error::NoSpace => Errno::ENOSPC,
+        Error::NoSpace | Error::CommitFirst => Errno::ENOSPC,
         Error::Exists => Errno::EEXIST,
         Error::NotFound => Errno::ENOENT,
         Error::NotEmpty => Errno::ENOTEMPTY,
@@ -107,7 +112,6 @@ pub fn complain(disk: &Disk, type_name: &str, error: Error) -> Errno {
         Error::NameTooLong => Errno::ENAMETOOLONG,
         Error::TooLarge => Errno::EFBIG,
         Error::Invalid => Errno::EINVAL,
-        Error::CommitFirst => Errno::EBUSY,
         Error::ReadOnly => Errno::EROFS,
     }
 }

@@ -61,7 +61,7 @@ use self::doomed::Doomed;
 pub use self::state::Live;
 use self::state::{Node, time_now};
 use self::transaction::run;
-use super::volume::{MAGIC, complain, identity};
+use super::volume::{MAGIC, complain, identity, number};
 use crate::fs::disk::{Claim, Disk};
 use crate::reclaim::growth::Grow;
 use crate::recycle::pools;
@@ -142,7 +142,7 @@ pub fn close_all() {
 }
 
 impl Live {
-    /// What can fail once there is a volume: the root must be a directory.
+    /// The steps that can fail once there is a volume: the root must be a directory.
     fn prepare_root(&self, clock: &Arc<Clock>) -> Result<()> {
         let root = self.node(ROOT)?;
         if root.kind != crate::vfs::inode::FileKind::Directory {
@@ -177,20 +177,11 @@ impl Live {
     /// Turns an error of the crate into an error number; what is wrong with the volume is logged.
     fn checked<T>(&self, outcome: hayate_ext4::Result<T>) -> Result<T> {
         outcome.map_err(|error| match error {
-            Error::NoSpace | Error::CommitFirst => Errno::ENOSPC,
-            Error::Exists => Errno::EEXIST,
-            Error::NotFound => Errno::ENOENT,
-            Error::NotEmpty => Errno::ENOTEMPTY,
-            Error::NotDirectory => Errno::ENOTDIR,
-            Error::IsDirectory => Errno::EISDIR,
-            Error::TooManyLinks => Errno::EMLINK,
-            Error::NameTooLong => Errno::ENAMETOOLONG,
-            Error::TooLarge => Errno::EFBIG,
-            Error::Invalid => Errno::EINVAL,
-            Error::ReadOnly => Errno::EROFS,
-            Error::Memory => Errno::ENOMEM,
             Error::Unsupported(_) => Errno::EOPNOTSUPP,
-            error => complain(&self.disk, self.type_name, error),
+            Error::Io | Error::NotExt4 | Error::Corrupt(_) | Error::Checksum(_) => {
+                complain(&self.disk, self.type_name, error)
+            }
+            error => number(error),
         })
     }
 
