@@ -111,7 +111,7 @@ fn format(file: &Path, from: Option<&Path>, label: Option<&str>) -> Result<()> {
     tool::run(command.arg(file)).map(drop)
 }
 
-/// What the user hears when mke2fs failed.
+/// The error that the user reads when mke2fs failed.
 fn explained(error: anyhow::Error, from: Option<&Path>, size: u64) -> anyhow::Error {
     match from {
         Some(folder) if error.to_string().contains("Could not allocate") => {
@@ -122,7 +122,7 @@ fn explained(error: anyhow::Error, from: Option<&Path>, size: u64) -> anyhow::Er
     }
 }
 
-/// What a disk's file system tells of itself.
+/// The facts that a disk's file system tells of itself.
 struct Superblock {
     /// Its journal holds what is not at its place yet.
     needs_recovery: bool,
@@ -227,7 +227,7 @@ fn resize(file: &Path, size: u64) -> Result<()> {
     command.arg(path(file)).arg(format!("{}s", size / 512));
     if let Err(error) = tool::run(&mut command) {
         if size > old {
-            // What resize2fs did not begin to use.
+            // The part that resize2fs did not begin to use.
             let Superblock { block, blocks, .. } = Superblock::of(&claimed)?;
             claimed.set_len(old.max(block.saturating_mul(blocks)))?;
         }

@@ -29,7 +29,7 @@ Exit status:
 /// `disk`.
 #[derive(Args)]
 pub struct Disks {
-    /// What to do with a disk.
+    /// The request.
     #[command(subcommand)]
     pub request: DiskRequest,
 }

@@ -158,8 +158,8 @@ fn check(disk: &UserDisk) -> Result<()> {
     Ok(())
 }
 
-/// Opens a disk for a change or, if `read_only`, a look by this command. As long as the file is open,
-/// and this process opens it nowhere else, no machine starts with it.
+/// Opens a disk for a change or, if `read_only`, a look by this command. As long as the file is
+/// open, and this process opens it nowhere else, no machine starts with it.
 pub fn claim(file: &Path, read_only: bool) -> Result<File> {
     let claimed = File::options().read(true).write(!read_only).open(file)?;
     let found = claimed.metadata()?;

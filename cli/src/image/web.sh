@@ -1,7 +1,8 @@
 # web ROOT: what `./hayate experiment tender-web` asks Apache for. `web-server [--template]
 # COMMAND...` starts an Apache of processes with mod_cgi, sees that every script answers, and turns
 # into the command; with --template Perl begins at a template of the server's user. `web-ask
-# REQUESTS SCRIPT` sends it as many requests, one after the other, and fails unless each is answered.
+# REQUESTS SCRIPT` sends it as many requests, one after the other, and fails unless each is
+# answered.
 web() {
     scripts=$1/usr/lib/cgi-bin
     mkdir -p "$scripts" "$1/usr/local/bin"

@@ -273,7 +273,7 @@ impl SuiteRun {
             let cases = judge(named_within(&prefix, &output), end(&outcome));
             Ok(Report { cases, output: format!("{said}{}", failure_shown(&outcome)) })
         });
-        // Minutes of switches are beside other rows: its cases mostly wait.
+        // Minutes of switches run beside other rows, for their cases mostly wait.
         trial.cases(known).weight(if self.seconds() > 0 { 0 } else { 1 })
     }
 }

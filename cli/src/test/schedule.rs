@@ -5,8 +5,8 @@
 //! waiting trial starts that fits. The heaviest trials come first, so that none of them has to wait
 //! until light ones leave it a whole machine while a processor idles; among trials of one weight
 //! the order is that of the stage, which puts long ones first: the stage ends when the last short
-//! ones do. A trial of weight 0 runs at low priority beside the light ones, and starts before them:
-//! they leave it more of the processors than heavy ones do.
+//! ones do. A trial of weight 0 runs beside the light ones, most of them at low priority, and
+//! starts before them: they leave it more of the processors than heavy ones do.
 
 use super::report::{Case, Printer, Verdict};
 use super::{Report, Trial};

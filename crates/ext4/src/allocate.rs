@@ -4,8 +4,8 @@
 //! looks into a few groups for a run of the whole length, then takes the longest run that it has
 //! seen. Blocks that this or the committing transaction freed are left alone.
 //!
-//! A file that grows gets room ahead, in memory only ([`Windows`]): others keep out of it as long as
-//! there is other space, so that two files that grow at the same time do not cut each other up.
+//! A file that grows gets room ahead, in memory only ([`Windows`]): others keep out of it as long
+//! as there is other space, so that two files that grow at the same time do not cut each other up.
 //!
 //! Blocks with the volume's own structures are neither given out nor freed, whatever a bitmap or
 //! an inode says ([`System`]).
@@ -301,9 +301,9 @@ impl Writer {
         }
     }
 
-    /// Allocates up to `want` neighbouring blocks, near block `goal`, for inode `owner`; if it grows,
-    /// where it has room ahead. Returns the first, and how many there are. [`Error::NoSpace`], or [`Error::CommitFirst`] if a commit
-    /// gives some back.
+    /// Allocates up to `want` neighbouring blocks, near block `goal`, for inode `owner`; if it
+    /// grows, where it has room ahead. Returns the first, and how many there are.
+    /// [`Error::NoSpace`], or [`Error::CommitFirst`] if a commit gives some back.
     pub(crate) fn allocate_blocks(
         &mut self,
         device: &dyn Device,

@@ -20,7 +20,7 @@ const STEP: usize = 40;
 const LEAST_AHEAD: u32 = 8;
 const MOST_AHEAD: u32 = 512;
 
-/// What a range of a file's blocks has.
+/// The state of a range of a file's blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// Blocks from the asked one on that are alike; at least one.
@@ -52,7 +52,7 @@ pub enum Progress {
 }
 
 impl Writer {
-    /// What the file has at its block `block`.
+    /// Returns the mapping of the file's block `block`.
     pub fn mapping(&self, device: &dyn Device, inode: &Inode, block: u32) -> Result<Mapping> {
         let node = self.node(device, inode.number)?;
         self.mapping_of(device, &node, block)

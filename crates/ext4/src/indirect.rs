@@ -111,7 +111,7 @@ impl Writer {
         }
     }
 
-    /// What the file has from `block` on: a run of blocks (with `Some`), or a hole; and how many
+    /// The mapping from `block` on: a run of blocks (with `Some`), or a hole; and how many
     /// blocks are alike, at least one. A run or hole may go on behind them.
     pub(crate) fn indirect_run(
         &self,
@@ -243,7 +243,7 @@ impl Writer {
     }
 }
 
-/// What [`Writer::cut_indirect`] did.
+/// The outcome of [`Writer::cut_indirect`].
 pub enum Cut {
     /// These blocks are out of the map.
     Run(Piece),

@@ -1,6 +1,6 @@
 //! Names: creating, linking, removing, renaming. Each operation is whole or not done at all.
 //!
-//! What the caller checks, as Linux' VFS does: permissions, sticky and immutable bits, that a
+//! The caller checks, as Linux' VFS does: permissions, sticky and immutable bits, that a
 //! directory is not moved below itself, that no directory is linked.
 
 use crate::directory::change::{Found, NewEntry, check_name};
@@ -17,7 +17,7 @@ const MOST_LINKS: u16 = 65000;
 /// Flags that a new inode takes from its directory: sync, no dump, no atime.
 const INHERITED: u32 = 0x8 | 0x40 | 0x80;
 
-/// What a new inode is.
+/// The properties of a new inode.
 #[derive(Clone, Copy, Debug)]
 pub struct New<'a> {
     /// Type and permissions.
@@ -26,11 +26,11 @@ pub struct New<'a> {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// What belongs to the type.
+    /// The part that depends on the type.
     pub content: Content<'a>,
 }
 
-/// What belongs to a new inode's type.
+/// The part of a new inode that depends on its type.
 #[derive(Clone, Copy, Debug)]
 pub enum Content<'a> {
     /// A regular file, a directory, a FIFO or a socket.

@@ -51,7 +51,7 @@ pub struct Running {
     undo: Undo,
 }
 
-/// What takes the present operation back.
+/// The notes by which the present operation is taken back.
 #[derive(Default)]
 struct Undo {
     steps: Vec<Step>,

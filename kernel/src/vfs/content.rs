@@ -202,8 +202,8 @@ pub fn write_cached(page_cache: &PageCache, offset: u64, input: &mut Input<'_>) 
 }
 
 /// Writes `length` bytes at `at`, inside one page of a file whose changed pages are written to its
-/// source later. A page that is replaced as a whole is not read before. The caller holds the content
-/// lock, and sees to the size.
+/// source later. A page that is replaced as a whole is not read before. The caller holds the
+/// content lock, and sees to the size.
 pub fn write_page(
     page_cache: &PageCache,
     at: u64,

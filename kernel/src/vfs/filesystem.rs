@@ -85,8 +85,8 @@ pub trait FileSystem: Send + Sync {
     fn sync(&self) -> Result<()> {
         Ok(())
     }
-    /// Called when the last mount is gone, with nothing open and no lock held but those of the mount
-    /// tree: writes all that is in memory, and gives the store up.
+    /// Called when the last mount is gone, with nothing open and no lock held but those of the
+    /// mount tree: writes all that is in memory, and gives the store up.
     fn unmounted(&self) {}
     /// Whether the dentry cache may drop entries without loss; false for a file system whose inodes
     /// exist only as long as their dentries.

@@ -69,7 +69,7 @@ pub struct Found {
     pub inode: u32,
 }
 
-/// What a new entry says.
+/// The parts of a new entry.
 #[derive(Clone, Copy)]
 pub struct NewEntry<'a> {
     pub name: &'a [u8],

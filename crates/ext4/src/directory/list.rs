@@ -18,7 +18,7 @@ use crate::writer::Writer;
 /// The position behind all entries of a directory in the order of hashes.
 const END: u64 = 0x7fff_ffff << 32;
 
-/// What a sink of entries is told: the entry, and the position behind it. False: it takes no more,
+/// A sink of entries, told the entry and the position behind it. False: it takes no more,
 /// not even this one.
 pub type Sink<'a> = dyn FnMut(&DirEntry<'_>, u64) -> bool + 'a;
 

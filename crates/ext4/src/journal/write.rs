@@ -79,7 +79,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// What of the journal never changes while the volume is mounted.
+/// The parts of the journal's description that never change while the volume is mounted.
 pub struct Layout {
     map: Map,
     block_shift: u32,
@@ -335,7 +335,7 @@ fn parts(entry: &Entry) -> [&[u8]; 2] {
     if is_escaped(entry) { [&[0; 4], rest] } else { [head, rest] }
 }
 
-/// What writes one transaction.
+/// The state of writing one transaction.
 struct Output<'a> {
     layout: &'a Layout,
     batch: Batch<'a>,

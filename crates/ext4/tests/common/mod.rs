@@ -1,4 +1,4 @@
-//! What the tests of writing share: volumes made by mke2fs in memory, e2fsck's opinion of them,
+//! Shared by the tests of writing: volumes made by mke2fs in memory, e2fsck's opinion of them,
 //! a model of a file system to compare with, and random operations on both.
 #![allow(dead_code)]
 

@@ -79,7 +79,7 @@ pub struct Pair {
     pub step: u64,
     /// Whether inodes have room for nanoseconds.
     fine: bool,
-    /// What the volume must have after a crash from some request on, for crash tests.
+    /// The trees that the volume must have after a crash from some request on, for crash tests.
     pub snapshots: Option<Vec<Snapshot>>,
     /// Inodes whose data was written in place since the last snapshot.
     touched: BTreeSet<u32>,
@@ -316,7 +316,7 @@ impl Pair {
         let (mut block, last) = (offset / size, end.div_ceil(size));
         while block < last {
             let count = (last - block) as u32;
-            // What the blocks had before is kept where the write does not cover them.
+            // Earlier content of the blocks is kept where the write does not cover them.
             let inode = self.writer.inode(&self.disk, number)?;
             let before = self.writer.mapping(&self.disk, &inode, block as u32)?;
             let extent =

@@ -49,8 +49,8 @@ sub ready {
     }
     my $block = unpack "P" . ($size + $environment), pack 'Q', $strings;
     my @arguments = (split /\0/, substr($block, 0, $size), -1)[0 .. $count - 1];
-    # One match for all variables: an operation of Perl for each takes longer. What has no name or
-    # no value is no variable to Perl.
+    # One match for all variables: an operation of Perl for each takes longer. A string without a
+    # name, or without "=", is no variable to Perl.
     %ENV = substr($block, $size, $environment) =~ /(?<![^\0])([^\0=]+)=([^\0]*)/g;
     _begin(@arguments);
 }

@@ -1,10 +1,10 @@
-//! What the thread of a volume that commits waits for.
+//! The events that a volume's committing thread waits for.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::schedule::WaitQueue;
 
-/// What the thread that commits waits for.
+/// The events that a committing thread waits for.
 #[derive(Default)]
 pub struct Clock {
     pub queue: WaitQueue,

@@ -172,7 +172,7 @@ impl Node {
             let taken = write_page(page_cache, at, count, input);
             let moved = match taken {
                 Ok(moved) => moved,
-                // What came before counts.
+                // The bytes before count.
                 Err(Errno::EFAULT) if at > offset => break,
                 Err(_) if at > offset => return Ok((at - offset, at - offset)),
                 Err(error) => return Err(error),

@@ -16,7 +16,7 @@ use crate::reclaim::growth::Grow;
 /// An inode without names whose node is gone.
 pub struct Gone {
     pub number: u32,
-    /// What was loaded of its content.
+    /// Its content, if some was loaded.
     pub content: Option<Arc<PageCache>>,
 }
 

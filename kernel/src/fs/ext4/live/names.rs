@@ -67,11 +67,6 @@ impl Node {
         Ok(node)
     }
 
-    /// Takes the names that are left after one was removed.
-    fn unlinked(&self, writer: &Writer, device: &dyn Device) -> hayate_ext4::Result<()> {
-        self.refresh(writer, device)
-    }
-
     /// Removes a name of `target`, which may have been its last one.
     fn remove(
         &self,
@@ -90,7 +85,7 @@ impl Node {
                 }
                 removed = true;
             }
-            target.unlinked(writer, device)?;
+            target.refresh(writer, device)?;
             self.refresh(writer, device)
         });
         target.settle_names();
@@ -290,7 +285,7 @@ impl Inode for Node {
         })?;
         if was_nameless {
             self.live.doomed.lock().spare();
-            // What it has must stay from now on.
+            // Its content must stay from now on.
             target.keep();
         }
         Ok(())

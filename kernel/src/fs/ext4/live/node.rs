@@ -146,7 +146,7 @@ impl Node {
         let same = |one: Timestamp, other: Timestamp| {
             (one.seconds, one.nanoseconds) == (other.seconds, other.nanoseconds)
         };
-        // What changed meanwhile is still pending.
+        // Later changes are still pending.
         if same(now.modified, info.modified) && same(now.changed, info.changed) {
             now.pending.remove(Pending::MODIFIED);
         }

@@ -47,7 +47,7 @@ pub struct Live {
 }
 
 bitflags::bitflags! {
-    /// What a node has that its inode does not.
+    /// Changes that a node has and its inode has not.
     #[derive(Clone, Copy, PartialEq, Eq)]
     pub struct Pending: u8 {
         /// The size.
@@ -59,7 +59,7 @@ bitflags::bitflags! {
     }
 }
 
-/// What an inode says.
+/// The fields of an inode.
 #[derive(Clone, Copy)]
 pub struct Info {
     pub mode: u16,

@@ -39,7 +39,7 @@ const TRIES: usize = 16;
 const PAUSE_NS: u64 = 10_000_000;
 const PATIENCE: usize = 1000;
 
-/// What a part of a commit leaves.
+/// The rest that a part of a commit leaves.
 enum Step {
     /// There was nothing to commit.
     Nothing,
@@ -184,8 +184,8 @@ impl Live {
         }
     }
 
-    /// Keeps a node that has something which is not on the disk. What a file without a name has goes
-    /// with it.
+    /// Keeps a node that has something which is not on the disk. Changes of a file without a name
+    /// go with it.
     pub fn keep(&self, node: &Arc<Node>) {
         if node.info.lock().links == 0 {
             return;

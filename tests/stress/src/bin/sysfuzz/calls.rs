@@ -321,7 +321,7 @@ pub const CALLS: &[Call] = &[
     ("sysinfo", 99, &[Mem]),
     ("times", 100, &[Mem]),
     ("getuid", 102, &[]),
-    // What reads without waiting, and nothing that hides messages.
+    // Actions that read without waiting, and none that hides messages.
     ("syslog", 103, &[Of(&[3, 9, 10]), Mem, Len]),
     ("setuid", 105, &[Id]),
     ("setgid", 106, &[Id]),
