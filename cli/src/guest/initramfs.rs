@@ -38,7 +38,23 @@ pub fn make(
     modules: &[PathBuf],
 ) -> Result<File> {
     let folder = paths::build("run")?;
-    let mut file = tempfile::tempfile_in(&folder)
+    let programs: Vec<PathBuf> =
+        compile::programs()?.into_iter().chain(further.iter().cloned()).collect();
+    pack(&folder, job, root, input, &compile::init()?, &programs, modules)
+}
+
+/// Writes the archive as [`make`] does, of programs that are built: the guest's init, and those
+/// that are mounted at [`hayate_job::PROGRAMS`]. It has no name in `folder`.
+pub fn pack(
+    folder: &Path,
+    job: &Job,
+    root: Option<&Path>,
+    input: Option<&[u8]>,
+    init: &Path,
+    programs: &[PathBuf],
+    modules: &[PathBuf],
+) -> Result<File> {
+    let mut file = tempfile::tempfile_in(folder)
         .with_context(|| format!("cannot write in {}", folder.display()))?;
     if let Some(root) = root {
         let mut root =
@@ -53,13 +69,12 @@ pub fn make(
             archive.directory(folder)?;
         }
     }
-    let init = compile::init()?;
-    let init = std::fs::read(&init).with_context(|| format!("cannot read {}", init.display()))?;
+    let init = std::fs::read(init).with_context(|| format!("cannot read {}", init.display()))?;
     archive.file("init", 0o755, &init)?;
     // Init finds them here and mounts them in the root of the job.
     archive.directory("hayate")?;
     archive.directory("hayate/bin")?;
-    for program in compile::programs()?.iter().chain(further) {
+    for program in programs {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
         let content =
             std::fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;

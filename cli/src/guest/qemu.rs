@@ -166,6 +166,14 @@ impl Qemu {
         Qemu::of(options, BootFiles::of(options)?)
     }
 
+    /// A machine with Hayate's kernel in this file, which was built before.
+    pub fn installed(options: &Machine, kernel: PathBuf) -> Result<Qemu> {
+        check(options)?;
+        let (modules, nvdimm) = (Vec::new(), Vec::new());
+        let boot = BootFiles { system: System::Hayate, kernel, modules, nvdimm };
+        Qemu::of(options, boot)
+    }
+
     /// A machine that begins at a snapshot, whose kernel is this file.
     pub fn restored(
         options: &Machine,

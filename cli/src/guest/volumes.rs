@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
-/// A shared folder.
+/// A shared folder, as `DIR:/PATH[:ro]` names it.
 pub struct Volume {
     folder: PathBuf,
     path: Vec<u8>,
@@ -40,7 +40,7 @@ pub fn requested(options: &[OsString]) -> Result<Vec<Volume>> {
 }
 
 /// Checks that QEMU was built with its 9P server, which is an option of its build.
-fn check_qemu() -> Result<()> {
+pub fn check_qemu() -> Result<()> {
     let program = program()?;
     let output = tool::run(Command::new(&program).args(["-device", "help"]))?;
     if !String::from_utf8_lossy(&output.stdout).contains("virtio-9p") {
@@ -55,7 +55,7 @@ fn check_qemu() -> Result<()> {
 
 impl Volume {
     /// Reads `DIR:/PATH[:ro]`.
-    fn of(option: &OsStr) -> Result<Volume> {
+    pub fn of(option: &OsStr) -> Result<Volume> {
         let shown = option.to_string_lossy();
         let wrong = |text: String| Err(Failure::error(USAGE, text));
         let bytes = option.as_bytes();
