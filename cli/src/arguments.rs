@@ -1,5 +1,6 @@
 //! The options of each command, with the help that says what they mean.
 
+pub mod containerd;
 pub mod disks;
 pub mod machines;
 pub mod network;

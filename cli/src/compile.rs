@@ -14,11 +14,11 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// A program that cargo builds for the guest.
+/// A program that cargo builds, mostly for the guest.
 struct Product {
     /// Package and binary.
     name: &'static str,
-    /// Cargo's target.
+    /// Cargo's target; empty: the host.
     target: &'static str,
     /// Cargo's profile when it is optimised.
     profile: &'static str,
@@ -64,6 +64,20 @@ const PROGRAMS: [Product; 5] = [
 
 /// The guest's side of `cp`, only in machines that stay.
 const COPY: Product = program("hayate-copy", &["guest/copy", "crates/tree-copy"]);
+
+/// The guest's side of containerd's shim, only in its machines.
+const CONTAINER: Product = program("container", &["guest/container", "crates/container-plan"]);
+
+/// containerd's shim, a program of the host.
+const SHIM: Product = Product {
+    name: "containerd-shim-hayate-v1",
+    target: "",
+    profile: "release",
+    dev_features: "",
+    sources: &["shim", "cli/src", "cli/Cargo.toml", "crates"],
+    stripped: false,
+    saying: "Building containerd's shim",
+};
 
 const MEASURE: Product = Product {
     name: "measure",
@@ -120,6 +134,16 @@ pub fn copy() -> Result<PathBuf> {
     build(&COPY, Profile::Release)
 }
 
+/// Returns the program that makes containers in machines, built if a source changed.
+pub fn container() -> Result<PathBuf> {
+    build(&CONTAINER, Profile::Release)
+}
+
+/// Returns containerd's shim, built if a source changed.
+pub fn shim(profile: Profile) -> Result<PathBuf> {
+    build(&SHIM, profile)
+}
+
 /// Returns the measurement suite, static, built if a source changed.
 pub fn measure() -> Result<PathBuf> {
     build(&MEASURE, Profile::Release)
@@ -156,17 +180,18 @@ fn build(product: &Product, profile: Profile) -> Result<PathBuf> {
     let began = SystemTime::now();
     let _step = Progress::new(product.saying);
     let mut cargo = cargo()?;
+    cargo.arg("build");
     if product.stripped {
         cargo.env("CARGO_PROFILE_RELEASE_STRIP", "symbols");
     }
+    if !product.target.is_empty() {
+        cargo.args(["--target", product.target]);
+    }
     tool::run(cargo.args([
-        "build",
         "--profile",
         word,
         "-p",
         product.name,
-        "--target",
-        product.target,
         "--features",
         if profile == Profile::Dev { product.dev_features } else { "" },
     ]))?;

@@ -2,6 +2,7 @@
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
+use hayate_cli::arguments::containerd::{CONTAINERD_HELP, Containerd};
 use hayate_cli::arguments::disks::{DISK_HELP, Disks};
 use hayate_cli::arguments::machines::{
     COPY_HELP, Copy, EXEC_HELP, Exec, LOGS_HELP, Logs, PS_HELP, Ps, REMOVE_HELP, Remove,
@@ -75,6 +76,9 @@ pub enum Request {
     /// Make, check and resize disks, which keep what machines write
     #[command(after_help = DISK_HELP)]
     Disk(Disks),
+    /// Install the runtime by which containerd, nerdctl and Kubernetes start containers in machines
+    #[command(after_help = CONTAINERD_HELP)]
+    Containerd(Containerd),
     /// Test Hayate: first on this machine, then in machines
     #[command(after_help = TEST_HELP)]
     Test(Test),

@@ -11,7 +11,8 @@ use anyhow::Result;
 use arguments::{Arguments, Request};
 use hayate_cli::arguments::ImageRequest;
 use hayate_cli::{
-    compile, containers, disks, failure, guest, image, machines, off2f, run, snapshots, test,
+    compile, containerd, containers, disks, failure, guest, image, machines, off2f, run, snapshots,
+    test,
 };
 use hayate_measure_tools::{compare, experiment, explain};
 use std::process::ExitCode;
@@ -59,6 +60,7 @@ fn handle(request: Request) -> Result<u8> {
         Request::Rm(remove) => return machines::manage::remove(&remove),
         Request::Snapshot(snapshot) => return snapshots::handle(&snapshot.request),
         Request::Disk(disk) => return disks::handle(&disk.request),
+        Request::Containerd(request) => containerd::handle(&request.request)?,
         Request::Test(test) => return test::test(&test),
         Request::Compare(compare) => return compare::compare(&compare),
         Request::Experiment(experiment) => return experiment::experiment(&experiment),

@@ -2,7 +2,7 @@
 //! end.
 
 use super::report::{Case, Verdict};
-use super::screen::Screen;
+use super::screen::{self, Screen};
 use super::{Report, Trial};
 use crate::arguments::{Accel, Profile, Test};
 use crate::guest::accel::settled;
@@ -407,24 +407,15 @@ fn panic(hayate: &Hayate) -> Result<()> {
 
 /// A shell on a pseudo-terminal: line editing, job control, the size of the window.
 fn interactive(hayate: &Hayate) -> Result<()> {
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
-    grantpt(&master)?;
-    unlockpt(&master)?;
-    let name = ptsname(&master, Vec::new())?;
-    let open = || -> Result<File> {
-        let path = name.to_str()?;
-        Ok(File::options().read(true).write(true).open(path)?)
-    };
-    let size = rustix::termios::Winsize { ws_row: 33, ws_col: 101, ws_xpixel: 0, ws_ypixel: 0 };
-    rustix::termios::tcsetwinsize(&master, size)?;
+    let (master, path) = screen::terminal(33, 101)?;
+    let open = || -> Result<File> { Ok(File::options().read(true).write(true).open(&path)?) };
     let mut command = hayate.command(&[], &[])?;
     let terminal = open()?;
     let before = rustix::termios::tcgetattr(&terminal)?;
     command.stdin(open()?).stdout(open()?).stderr(open()?).env("TERM", "vt100");
     let mut child = command.spawn()?;
     drop(command);
-    let mut screen = Screen::new(File::from(master))?;
+    let mut screen = Screen::new(master)?;
     let result = converse(&mut screen);
     let status = match result {
         Ok(()) => ended(&mut child, Duration::from_secs(30))?,

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use crate::paths;
 
 /// The folders with sources: `build/` and `target/` are made later.
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 11] = [
     ".ci/",
     "cli/",
     "crates/",
@@ -20,6 +20,7 @@ const FOLDERS: [&str; 10] = [
     "kernel/",
     "machine/",
     "measure/",
+    "shim/",
     "tests/",
 ];
 

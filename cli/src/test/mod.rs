@@ -24,6 +24,7 @@ mod addresses;
 mod artifacts;
 mod cargo;
 mod command;
+mod containerd;
 mod containers;
 mod debuggers;
 mod disks;
@@ -204,6 +205,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(jobs::trials(options));
     trials.extend(templates::trials(options));
     trials.extend(containers::trials(options));
+    trials.extend(containerd::trials(options));
     trials.extend(explain::trials(options));
     trials.extend(off2f::trials(options));
     trials.extend(packets::trials(options));

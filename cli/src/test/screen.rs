@@ -1,10 +1,23 @@
 //! A screen and a keyboard, on the master's side of a pseudo-terminal.
 
 use anyhow::{Result, bail};
+use rustix::termios::Winsize;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
+
+/// Makes a pseudo-terminal of this size; returns the master's side, and the path of the other.
+pub(super) fn terminal(rows: u16, columns: u16) -> Result<(File, String)> {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY)?;
+    grantpt(&master)?;
+    unlockpt(&master)?;
+    let name = ptsname(&master, Vec::new())?;
+    let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    rustix::termios::tcsetwinsize(&master, size)?;
+    Ok((File::from(master), name.to_str()?.to_string()))
+}
 
 /// The screen's content, read by a thread.
 pub(super) struct Screen {

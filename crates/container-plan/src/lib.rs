@@ -1,0 +1,318 @@
+//! How a container, or a further program of one, is made in a machine: the note that the shim of
+//! containerd writes into the folder that it shares with the machine, and that the guest's program
+//! `container` carries out.
+//!
+//! The shim reads the OCI specification, checks it, and refuses there what cannot be had; a plan
+//! says only what the guest does, in its order. So the guest needs no reader of JSON, which each
+//! machine would load at its boot. The form is that of the guest's job (`hayate-job`): records
+//! `KEY=VALUE`, each ended by a zero byte, which no path, argument or variable holds.
+#![forbid(unsafe_code)]
+
+/// Where the guest finds the folder that the shim shares with the machine. Each container has a
+/// folder of its own there.
+pub const POD: &str = "/pod";
+/// In the folder of a container: its root file system.
+pub const ROOT: &str = "rootfs";
+/// In the folder of a container: the plan of its first program.
+pub const PLAN: &str = "plan";
+/// In the folder of a container: folders and files of the host that are shown in it.
+pub const SOURCES: &str = "sources";
+/// The guest's program that carries plans out.
+pub const PROGRAM: &str = "container";
+
+/// The sets of capabilities, as bits by their numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// What can be had at most.
+    pub bounding: u64,
+    /// What counts.
+    pub effective: u64,
+    /// What a program may take.
+    pub permitted: u64,
+    /// What passes to programs whose file allows it.
+    pub inheritable: u64,
+    /// What passes to every program.
+    pub ambient: u64,
+}
+
+/// A limit of a resource (setrlimit(2)): its number, the limit, and how far it may be raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// The resource, by Linux' number.
+    pub resource: u32,
+    /// The limit.
+    pub soft: u64,
+    /// How far it may be raised.
+    pub hard: u64,
+}
+
+/// A mount in the container, made in the order of the plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mount {
+    /// The type of file system; `bind` shows `source`.
+    pub kind: String,
+    /// For `bind`: a path in the folder of the container.
+    pub source: Vec<u8>,
+    /// The path in the container.
+    pub target: Vec<u8>,
+    /// Linux' flags of mount(2).
+    pub flags: u64,
+    /// Options of the file system, with commas.
+    pub data: Vec<u8>,
+}
+
+/// A program and the container around it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// The program and its arguments.
+    pub arguments: Vec<Vec<u8>>,
+    /// `NAME=VALUE`, the whole environment.
+    pub environment: Vec<Vec<u8>>,
+    /// The working directory.
+    pub directory: Vec<u8>,
+    /// User and group.
+    pub user: (u32, u32),
+    /// Further groups.
+    pub groups: Vec<u32>,
+    /// The mask of new files' modes.
+    pub mask: Option<u32>,
+    /// What the program may do. `None`: what the guest's init may.
+    pub capabilities: Option<Capabilities>,
+    /// Limits of resources.
+    pub limits: Vec<Limit>,
+    /// Whether no program gets more rights by its file.
+    pub no_new_privileges: bool,
+    /// How likely it is ended when memory lacks.
+    pub oom_score: Option<i32>,
+    /// Whether it has a terminal.
+    pub terminal: bool,
+    /// The host name of the container.
+    pub hostname: Option<Vec<u8>>,
+    /// Its domain name.
+    pub domain: Option<Vec<u8>>,
+    /// Settings of the kernel: path below `/proc/sys`, and value.
+    pub settings: Vec<(String, Vec<u8>)>,
+    /// Its mounts.
+    pub mounts: Vec<Mount>,
+    /// Paths that it cannot see.
+    pub masked: Vec<Vec<u8>>,
+    /// Paths that it cannot write to.
+    pub read_only: Vec<Vec<u8>>,
+    /// Whether it cannot write to its root file system.
+    pub read_only_root: bool,
+}
+
+impl Plan {
+    /// Returns the plan as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut put = |key: &str, value: &[u8]| {
+            out.extend_from_slice(key.as_bytes());
+            out.push(b'=');
+            out.extend_from_slice(value);
+            out.push(0);
+        };
+        for argument in &self.arguments {
+            put("argument", argument);
+        }
+        for variable in &self.environment {
+            put("environment", variable);
+        }
+        put("directory", &self.directory);
+        put("user", format!("{}:{}", self.user.0, self.user.1).as_bytes());
+        for group in &self.groups {
+            put("group", group.to_string().as_bytes());
+        }
+        if let Some(mask) = self.mask {
+            put("mask", mask.to_string().as_bytes());
+        }
+        if let Some(sets) = self.capabilities {
+            let Capabilities { bounding, effective, permitted, inheritable, ambient } = sets;
+            let text = format!("{bounding}:{effective}:{permitted}:{inheritable}:{ambient}");
+            put("capabilities", text.as_bytes());
+        }
+        for Limit { resource, soft, hard } in &self.limits {
+            put("limit", format!("{resource}:{soft}:{hard}").as_bytes());
+        }
+        if let Some(score) = self.oom_score {
+            put("oom-score", score.to_string().as_bytes());
+        }
+        if let Some(name) = &self.hostname {
+            put("hostname", name);
+        }
+        if let Some(name) = &self.domain {
+            put("domain", name);
+        }
+        for (path, value) in &self.settings {
+            put("setting", path.as_bytes());
+            put("setting-value", value);
+        }
+        for Mount { kind, source, target, flags, data } in &self.mounts {
+            put("mount", kind.as_bytes());
+            put("mount-source", source);
+            put("mount-flags", flags.to_string().as_bytes());
+            put("mount-data", data);
+            put("mount-target", target);
+        }
+        for path in &self.masked {
+            put("masked", path);
+        }
+        for path in &self.read_only {
+            put("read-only", path);
+        }
+        let facts = [
+            ("terminal", self.terminal),
+            ("no-new-privileges", self.no_new_privileges),
+            ("read-only-root", self.read_only_root),
+        ];
+        for (key, _) in facts.into_iter().filter(|(_, is)| *is) {
+            put(key, b"");
+        }
+        out
+    }
+
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// The wrong record.
+    pub fn decode(bytes: &[u8]) -> Result<Plan, String> {
+        let mut plan = Plan::default();
+        let mut mount = Mount::default();
+        for record in bytes.split(|&byte| byte == 0).filter(|record| !record.is_empty()) {
+            let at = record.iter().position(|&byte| byte == b'=');
+            let (key, value) = at
+                .map(|at| (&record[..at], &record[at + 1..]))
+                .ok_or_else(|| format!("no record: {:?}", String::from_utf8_lossy(record)))?;
+            match key {
+                b"argument" => plan.arguments.push(value.to_vec()),
+                b"environment" => plan.environment.push(value.to_vec()),
+                b"directory" => plan.directory = value.to_vec(),
+                b"user" => {
+                    let [user, group] = numbers(value)?;
+                    plan.user = (user, group);
+                }
+                b"group" => plan.groups.push(number(value)?),
+                b"mask" => plan.mask = Some(number(value)?),
+                b"capabilities" => {
+                    let [bounding, effective, permitted, inheritable, ambient] = numbers(value)?;
+                    plan.capabilities =
+                        Some(Capabilities { bounding, effective, permitted, inheritable, ambient });
+                }
+                b"limit" => {
+                    let [resource, soft, hard]: [u64; 3] = numbers(value)?;
+                    let resource = u32::try_from(resource).map_err(|error| error.to_string())?;
+                    plan.limits.push(Limit { resource, soft, hard });
+                }
+                b"oom-score" => plan.oom_score = Some(number(value)?),
+                b"hostname" => plan.hostname = Some(value.to_vec()),
+                b"domain" => plan.domain = Some(value.to_vec()),
+                b"setting" => plan.settings.push((text(value)?, Vec::new())),
+                b"setting-value" => {
+                    plan.settings.last_mut().ok_or("a value of no setting")?.1 = value.to_vec();
+                }
+                b"mount" => mount.kind = text(value)?,
+                b"mount-source" => mount.source = value.to_vec(),
+                b"mount-flags" => mount.flags = number(value)?,
+                b"mount-data" => mount.data = value.to_vec(),
+                b"mount-target" => {
+                    mount.target = value.to_vec();
+                    plan.mounts.push(std::mem::take(&mut mount));
+                }
+                b"masked" => plan.masked.push(value.to_vec()),
+                b"read-only" => plan.read_only.push(value.to_vec()),
+                b"terminal" => plan.terminal = true,
+                b"no-new-privileges" => plan.no_new_privileges = true,
+                b"read-only-root" => plan.read_only_root = true,
+                _ => return Err(format!("unknown key {:?}", String::from_utf8_lossy(key))),
+            }
+        }
+        Ok(plan)
+    }
+}
+
+fn text(value: &[u8]) -> Result<String, String> {
+    let shown = || format!("no text: {:?}", String::from_utf8_lossy(value));
+    std::str::from_utf8(value).map(str::to_string).map_err(|_| shown())
+}
+
+fn number<T: std::str::FromStr>(value: &[u8]) -> Result<T, String> {
+    let text = text(value)?;
+    text.parse().map_err(|_| format!("no number: {text:?}"))
+}
+
+/// Reads so many numbers with colons between.
+fn numbers<T: std::str::FromStr + Copy, const N: usize>(value: &[u8]) -> Result<[T; N], String> {
+    let parts = value.split(|&byte| byte == b':').map(number);
+    let parts = parts.collect::<Result<Vec<T>, String>>()?;
+    <[T; N]>::try_from(&parts[..]).map_err(|_| format!("not {N} numbers: {:?}", text(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(1_u8.., 0..20)
+    }
+
+    fn full(words: Vec<Vec<u8>>, count: u64, flag: bool) -> Plan {
+        let mount = Mount {
+            kind: "bind".into(),
+            source: words[0].clone(),
+            target: words[1].clone(),
+            flags: count,
+            data: words[2].clone(),
+        };
+        let sets = Capabilities { bounding: count, ambient: 1, ..Capabilities::default() };
+        Plan {
+            arguments: words.clone(),
+            environment: words.clone(),
+            directory: words[0].clone(),
+            user: (count as u32, 7),
+            groups: vec![1, 2],
+            mask: flag.then_some(0o22),
+            capabilities: flag.then_some(sets),
+            limits: vec![Limit { resource: 7, soft: count, hard: u64::MAX }],
+            no_new_privileges: flag,
+            oom_score: Some(-1),
+            terminal: !flag,
+            hostname: Some(words[1].clone()),
+            domain: flag.then(|| words[1].clone()),
+            settings: vec![("kernel/shmmax".into(), words[2].clone())],
+            mounts: vec![mount.clone(), Mount { data: Vec::new(), ..mount }],
+            masked: words.clone(),
+            read_only: words,
+            read_only_root: flag,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_plan_is_read_as_it_was_written(
+            words in prop::collection::vec(bytes(), 3..6), count in any::<u64>(), flag in any::<bool>(),
+        ) {
+            let plan = full(words, count, flag);
+            prop_assert_eq!(Plan::decode(&plan.encode()), Ok(plan));
+        }
+
+        #[test]
+        fn other_bytes_are_an_error_or_a_plan(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Plan::decode(&bytes);
+        }
+    }
+
+    #[test]
+    fn wrong_records_are_named() {
+        for (bytes, wrong) in [
+            (&b"argument\0"[..], "no record"),
+            (b"colour=red\0", "unknown key"),
+            (b"user=1\0", "not 2 numbers"),
+            (b"user=a:b\0", "no number"),
+            (b"setting-value=1\0", "a value of no setting"),
+        ] {
+            let error = Plan::decode(bytes).unwrap_err();
+            assert!(error.contains(wrong), "{error}");
+        }
+    }
+}

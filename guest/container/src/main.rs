@@ -1,0 +1,219 @@
+//! Makes containers in a machine, for the shim of containerd (`shim/`), and says what runs in them.
+//!
+//! | words | does |
+//! |---|---|
+//! | `run ID` | makes the container of the plan in `/pod/ID`, and becomes its first program |
+//! | `exec ID PLAN` | enters the container, and becomes the program of a further plan |
+//! | `signal ID SIGNAL [PID]` | signals the first program, or that one of the container's |
+//! | `signal-all ID SIGNAL` | signals all processes of the container |
+//! | `pids ID` | prints the numbers of its processes |
+//! | `stats ID` | prints processor time in nanoseconds, bytes of memory, and how many processes |
+//! | `end ID` | kills what is left of it, and forgets it |
+//!
+//! # What a container is here
+//!
+//! Mount, UTS and IPC namespaces of its own, and its root file system as the root directory. The
+//! kernel makes no namespaces of processes: a process belongs to the container in whose mount
+//! namespace it is, so `end` finds what its first program has left behind, however it was started.
+//! `/run/containers/ID` holds the number of the first program and the name of that namespace.
+//!
+//! # Becoming the program
+//!
+//! Nothing stays between the guest's init and the program: pipes, terminal, signals and status are
+//! those of any session of the channel. The first line of its output is this program's, `ok PID` or
+//! `failed TEXT`; the shim takes it away, and so knows whether the program was started. What can be
+//! known before is found out before that line.
+//!
+//! Road not taken: a process that stays as the parent of each container, as `runc`'s shim does. The
+//! guest's init reaps orphans already, and one process more is a fork more in each start.
+
+mod identity;
+mod members;
+mod root;
+
+use hayate_container_plan::{PLAN, POD, Plan};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{chroot, fchdir};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+/// One line that says what is wrong.
+pub struct Failure(String);
+
+impl Failure {
+    /// What was tried, and why it failed.
+    pub fn new(tried: impl Display, error: impl Display) -> Failure {
+        Failure(format!("{tried}: {error}"))
+    }
+}
+
+impl From<String> for Failure {
+    fn from(text: String) -> Failure {
+        Failure(text)
+    }
+}
+
+/// Gives an error the step that failed.
+pub trait During<T> {
+    /// The same, with the step.
+    fn during(self, tried: impl Display) -> Result<T, Failure>;
+}
+
+impl<T, E: Display> During<T> for Result<T, E> {
+    fn during(self, tried: impl Display) -> Result<T, Failure> {
+        self.map_err(|error| Failure::new(tried, error))
+    }
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (becomes, result) = match words[..] {
+        ["run", id] => (true, run(id)),
+        ["exec", id, plan] => (true, exec(id, plan)),
+        ["signal", id, signal] => (false, members::signal(id, signal, None)),
+        ["signal", id, signal, pid] => (false, members::signal(id, signal, Some(pid))),
+        ["signal-all", id, signal] => (false, members::signal_all(id, signal)),
+        ["pids", id] => (false, members::pids(id)),
+        ["stats", id] => (false, members::stats(id)),
+        ["end", id] => (false, members::end(id)),
+        _ => (false, Err(Failure("only the shim of containerd calls this program".into()))),
+    };
+    let Err(Failure(text)) = result else { return ExitCode::SUCCESS };
+    if becomes {
+        let text = text.replace('\n', " ");
+        let _ = writeln!(std::io::stdout(), "failed {text}");
+    } else {
+        eprintln!("{text}");
+    }
+    ExitCode::from(125)
+}
+
+fn plan(id: &str, name: &str) -> Result<Plan, Failure> {
+    let path = Path::new(POD).join(id).join(name);
+    let bytes = std::fs::read(&path).during(format!("cannot read {}", path.display()))?;
+    Ok(Plan::decode(&bytes)?)
+}
+
+/// Makes a container and becomes its first program.
+fn run(id: &str) -> Result<(), Failure> {
+    let plan = plan(id, PLAN)?;
+    root::unshare()?;
+    members::note(id)?;
+    root::make(id, &plan)?;
+    begin(&plan)
+}
+
+/// Becomes a further program of a container.
+fn exec(id: &str, name: &str) -> Result<(), Failure> {
+    let plan = plan(id, name)?;
+    let first = members::first(id)?;
+    let folder = format!("/proc/{first}");
+    let hold = |name: &str, flags| {
+        let path = format!("{folder}/{name}");
+        open(&path, flags | OFlags::CLOEXEC, Mode::empty()).during(format!("cannot open {path}"))
+    };
+    let root = hold("root", OFlags::PATH | OFlags::DIRECTORY)?;
+    let kinds = [
+        ("ns/uts", LinkNameSpaceType::HostNameAndNISDomainName),
+        ("ns/ipc", LinkNameSpaceType::InterProcessCommunication),
+        ("ns/mnt", LinkNameSpaceType::Mount),
+    ];
+    // All of them, before one changes what paths mean.
+    let held = kinds.map(|(name, kind)| (hold(name, OFlags::RDONLY), kind));
+    for (fd, kind) in held {
+        let fd = fd?;
+        move_into_link_name_space(fd.as_fd(), Some(kind)).during("cannot enter the container")?;
+    }
+    fchdir(&root).during("cannot enter the container's root")?;
+    chroot(".").during("cannot enter the container's root")?;
+    begin(&plan)
+}
+
+/// Lets the terminal pass on line ends as they are: that of containerd's client turns them into
+/// what a screen needs, and runc's terminals leave it to that one, too.
+fn leave_line_ends() {
+    use rustix::termios::{OptionalActions, OutputModes, tcgetattr, tcsetattr};
+    let terminal = rustix::stdio::stdout();
+    if let Ok(mut modes) = tcgetattr(terminal) {
+        modes.output_modes.remove(OutputModes::ONLCR);
+        let _ = tcsetattr(terminal, OptionalActions::Now, &modes);
+    }
+}
+
+/// Becomes the program of the plan.
+fn begin(plan: &Plan) -> Result<(), Failure> {
+    if plan.terminal {
+        leave_line_ends();
+    }
+    let home = identity::become_user(plan)?;
+    let directory = Path::new(OsStr::from_bytes(&plan.directory));
+    let shown = directory.display();
+    std::env::set_current_dir(directory).during(format!("cannot enter the directory {shown}"))?;
+    let (first, rest) = plan.arguments.split_first().ok_or(Failure("no program".into()))?;
+    let file = find(first, &plan.environment)?;
+    let mut command = Command::new(OsStr::from_bytes(&file));
+    command.arg0(OsStr::from_bytes(first)).args(rest.iter().map(|word| OsStr::from_bytes(word)));
+    command.env_clear();
+    for variable in &plan.environment {
+        let at = variable.iter().position(|&byte| byte == b'=').unwrap_or(variable.len());
+        let value = variable.get(at + 1..).unwrap_or_default();
+        command.env(OsStr::from_bytes(&variable[..at]), OsStr::from_bytes(value));
+    }
+    if !plan.environment.iter().any(|variable| variable.starts_with(b"HOME=")) {
+        command.env("HOME", OsStr::from_bytes(&home));
+    }
+    let mut output = std::io::stdout();
+    let _ = writeln!(output, "ok {}", std::process::id());
+    let _ = output.flush();
+    let error = command.exec();
+    // The shim has heard that it was started; it is the program's own end from here on.
+    eprintln!("cannot run {}: {error}", String::from_utf8_lossy(&file));
+    std::process::exit(if error.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 })
+}
+
+/// Finds the file of a program's name as execvp(3) does.
+fn find(name: &[u8], environment: &[Vec<u8>]) -> Result<Vec<u8>, Failure> {
+    const USUAL: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+    let shown = String::from_utf8_lossy(name).into_owned();
+    if name.contains(&b'/') {
+        return runnable(name).map(|()| name.to_vec()).during(format!("exec: {shown:?}"));
+    }
+    let path = environment.iter().find_map(|variable| variable.strip_prefix(b"PATH="));
+    let mut refused = None;
+    for folder in path.unwrap_or(USUAL).split(|&byte| byte == b':') {
+        let folder = if folder.is_empty() { b"." } else { folder };
+        let file = [folder, b"/", name].concat();
+        match runnable(&file) {
+            Ok(()) => return Ok(file),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    let tried = format!("exec: {shown:?}");
+    Err(match refused {
+        Some(error) => Failure::new(tried, error),
+        None => Failure::new(tried, "executable file not found in $PATH"),
+    })
+}
+
+/// Whether a file can be run by this process.
+fn runnable(file: &[u8]) -> std::io::Result<()> {
+    use std::io::{Error, ErrorKind};
+    let found = std::fs::metadata(OsStr::from_bytes(file))?;
+    if found.is_dir() {
+        return Err(Error::new(ErrorKind::IsADirectory, "is a directory"));
+    }
+    let flags = rustix::fs::AtFlags::EACCESS;
+    let access = rustix::fs::Access::EXEC_OK;
+    let here = rustix::fs::CWD;
+    rustix::fs::accessat(here, file, access, flags)
+        .map_err(|_| Error::new(ErrorKind::PermissionDenied, "permission denied"))
+}

@@ -1,0 +1,192 @@
+//! The root file system of a container: its mounts, devices and what it must not see.
+//!
+//! The shim has mounted it on the host, below the folder that it shares with the machine. Here it
+//! becomes the root of a mount namespace, moved over the machine's own root, as
+//! switch_root(8) does: the first root file system cannot be left by `pivot_root(2)`. All further
+//! mounts are made from inside, so that links in the container lead nowhere else. What they show of
+//! the shared folder is held before that by `open_tree(2)`.
+
+use crate::{During, Failure};
+use hayate_container_plan::{Mount, POD, Plan, ROOT};
+use rustix::fs::{CWD, FileType, Mode, makedev, mknodat, symlink};
+use rustix::mount::{
+    MountFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind_recursive, mount_move,
+    mount_remount, move_mount, open_tree,
+};
+use rustix::process::{chdir, chroot};
+use std::ffi::{CString, OsStr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// Devices of every container: name, major and minor number (runtime-spec, config-linux.md,
+/// "Default Devices").
+const DEVICES: [(&str, u32, u32); 6] = [
+    ("null", 1, 3),
+    ("zero", 1, 5),
+    ("full", 1, 7),
+    ("random", 1, 8),
+    ("urandom", 1, 9),
+    ("tty", 5, 0),
+];
+
+/// Links of every container (the same, "Default Filesystems" and runc's).
+const LINKS: [(&str, &str); 5] = [
+    ("ptmx", "pts/ptmx"),
+    ("fd", "/proc/self/fd"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+    ("stderr", "/proc/self/fd/2"),
+];
+
+/// Gives this process namespaces of its own.
+pub fn unshare() -> Result<(), Failure> {
+    use rustix::thread::{UnshareFlags, unshare_unsafe};
+    let kinds = UnshareFlags::NEWNS | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
+    // SAFETY: the table of descriptors stays as it is, and this process has one thread.
+    unsafe { unshare_unsafe(kinds) }.during("cannot make namespaces")
+}
+
+/// Makes the root of the container this process's root.
+pub fn make(id: &str, plan: &Plan) -> Result<(), Failure> {
+    let folder = Path::new(POD).join(id);
+    let sources = plan.mounts.iter().map(|mount| source(&folder, mount));
+    let sources = sources.collect::<Result<Vec<_>, Failure>>()?;
+    let root = folder.join(ROOT);
+    mount_bind_recursive(&root, &root).during("cannot bind the root file system")?;
+    chdir(&root).during("cannot enter the root file system")?;
+    mount_move(".", "/").during("cannot move the root file system")?;
+    chroot(".").during("cannot enter the root file system")?;
+    chdir("/").during("cannot enter the root file system")?;
+    if let Some(name) = &plan.hostname {
+        rustix::system::sethostname(name).during("cannot set the host name")?;
+    }
+    if let Some(name) = &plan.domain {
+        rustix::system::setdomainname(name).during("cannot set the domain name")?;
+    }
+    for (mount, source) in plan.mounts.iter().zip(sources) {
+        attach(mount, source)?;
+    }
+    if plan.mounts.iter().any(|mount| mount.target == b"/dev" && mount.kind == "tmpfs") {
+        devices()?;
+    }
+    for (path, value) in &plan.settings {
+        std::fs::write(format!("/proc/sys/{path}"), value)
+            .during(format!("cannot set the kernel's {path}"))?;
+    }
+    for path in plan.read_only.iter().filter(|path| can_be_covered(path)) {
+        protect(path)?;
+    }
+    for path in plan.masked.iter().filter(|path| can_be_covered(path)) {
+        mask(path)?;
+    }
+    let directory = Path::new(OsStr::from_bytes(&plan.directory));
+    // As runc does; where it cannot be made, entering it says why.
+    let _ = std::fs::create_dir_all(directory);
+    if plan.read_only_root {
+        let flags = MountFlags::BIND | MountFlags::RDONLY;
+        mount_remount("/", flags, "").during("cannot make the root read-only")?;
+    }
+    Ok(())
+}
+
+/// Holds what a mount shows of the shared folder.
+fn source(folder: &Path, mount: &Mount) -> Result<Option<OwnedFd>, Failure> {
+    if mount.kind != "bind" {
+        return Ok(None);
+    }
+    let path = folder.join(OsStr::from_bytes(&mount.source));
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE;
+    let held = open_tree(CWD, &path, flags);
+    held.map(Some).during(format!("cannot hold {}", path.display()))
+}
+
+fn attach(wanted: &Mount, source: Option<OwnedFd>) -> Result<(), Failure> {
+    let target = Path::new(OsStr::from_bytes(&wanted.target));
+    let shown = target.display();
+    let flags = MountFlags::from_bits_retain(wanted.flags as u32);
+    if let Some(source) = source {
+        let is_folder = rustix::fs::fstat(&source)
+            .is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory);
+        point(target, is_folder)?;
+        let flags_of_move =
+            MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_SYMLINKS;
+        move_mount(source, "", CWD, target, flags_of_move)
+            .during(format!("cannot show {shown}"))?;
+        return mount_remount(target, MountFlags::BIND | flags, "")
+            .during(format!("cannot set the flags of {shown}"));
+    }
+    point(target, true)?;
+    let data = CString::new(wanted.data.clone()).during("a zero byte in the options")?;
+    mount(&*wanted.kind, target, &*wanted.kind, flags, Some(data.as_c_str()))
+        .during(format!("cannot mount {} on {shown}", wanted.kind))
+}
+
+/// Makes a mount point if it is missing.
+fn point(target: &Path, is_folder: bool) -> Result<(), Failure> {
+    let shown = target.display();
+    if target.exists() {
+        return Ok(());
+    }
+    let folder = if is_folder { Some(target) } else { target.parent() };
+    let made = folder.map_or(Ok(()), std::fs::create_dir_all);
+    made.during(format!("cannot make the mount point {shown}"))?;
+    if !is_folder {
+        let made = std::fs::File::options().append(true).create(true).open(target);
+        made.during(format!("cannot make the mount point {shown}"))?;
+    }
+    Ok(())
+}
+
+fn devices() -> Result<(), Failure> {
+    for (name, major, minor) in DEVICES {
+        let mode = Mode::from_raw_mode(0o666);
+        let path = format!("/dev/{name}");
+        mknodat(CWD, &path, FileType::CharacterDevice, mode, makedev(major, minor))
+            .during(format!("cannot make {path}"))?;
+        // The mask of this process has taken bits away.
+        rustix::fs::chmod(&path, mode).during(format!("cannot set the mode of {path}"))?;
+    }
+    for (name, target) in LINKS {
+        symlink(target, format!("/dev/{name}")).during(format!("cannot make /dev/{name}"))?;
+    }
+    Ok(())
+}
+
+/// Whether something can be mounted at a path. The kernel keeps no names of `/proc` and `/sys`, so
+/// it does not find again what is mounted there; the specification's usual paths are all there, and
+/// hide a kernel from its containers that is this pod's own here.
+fn can_be_covered(path: &[u8]) -> bool {
+    !path.starts_with(b"/proc/") && !path.starts_with(b"/sys/")
+}
+
+/// Lets nobody write at a path, if it is there.
+fn protect(path: &[u8]) -> Result<(), Failure> {
+    let path = Path::new(OsStr::from_bytes(path));
+    if !path.exists() {
+        return Ok(());
+    }
+    let shown = path.display();
+    mount_bind_recursive(path, path).during(format!("cannot protect {shown}"))?;
+    let flags = MountFlags::BIND
+        | MountFlags::RDONLY
+        | MountFlags::NOSUID
+        | MountFlags::NODEV
+        | MountFlags::NOEXEC;
+    mount_remount(path, flags, "").during(format!("cannot protect {shown}"))
+}
+
+/// Hides what is at a path, if something is there.
+fn mask(path: &[u8]) -> Result<(), Failure> {
+    let path = Path::new(OsStr::from_bytes(path));
+    let Ok(found) = std::fs::metadata(path) else { return Ok(()) };
+    let shown = path.display();
+    if found.is_dir() {
+        let flags = MountFlags::RDONLY;
+        return mount("tmpfs", path, "tmpfs", flags, Some(c"size=0k"))
+            .during(format!("cannot hide {shown}"));
+    }
+    mount_bind_recursive("/dev/null", path).during(format!("cannot hide {shown}"))
+}

@@ -1,0 +1,325 @@
+//! The machine of a pod: started with the pod, ended with it.
+//!
+//! A thread of its own runs the session (`hayate_cli::guest::session`), which starts QEMU and
+//! decides when it is over; QEMU dies with that thread, and so with this process. The thread enters
+//! the network namespace of the pod before, so that QEMU's own network speaks from there.
+
+use crate::library::Library;
+use crate::link::{Link, link};
+use crate::spec::{Network, Size};
+use anyhow::{Context, Result, anyhow};
+use hayate_cli::arguments::network::{Net, Network as Device};
+use hayate_cli::arguments::{Accel, Board, Machine as Options, Monitor as Vmm, Profile};
+use hayate_cli::guest::log::Sink;
+use hayate_cli::guest::qemu::Qemu;
+use hayate_cli::guest::session::{Event, Monitor, Outcome, Session, Streams};
+use hayate_cli::guest::{initramfs, volumes::Volume};
+use hayate_container_plan::POD;
+use hayate_job::{Job, Root};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::watch;
+
+/// How the kernel's message about a process begins that is ended because memory lacks
+/// (`kernel/src/process/victim.rs`).
+const LACKS: &str = "out of memory: process ";
+/// The longest line of the kernel's that is looked at.
+const MOST_LINE: usize = 1024;
+
+/// A machine that runs.
+pub struct Machine {
+    /// The channel to its guest.
+    pub link: Link,
+    /// QEMU's number on the host.
+    pub pid: u32,
+    /// Its size.
+    pub size: Size,
+    events: Sender<Event>,
+    monitor: Mutex<Option<Monitor>>,
+    monitors: Mutex<Receiver<Monitor>>,
+    over: watch::Receiver<bool>,
+}
+
+/// What a machine needs.
+pub struct Wanted<'a> {
+    /// Memory and processors.
+    pub size: Size,
+    /// The folder that it shares.
+    pub folder: &'a Path,
+    /// Its host name.
+    pub name: &'a str,
+    /// Its network.
+    pub network: &'a Network,
+}
+
+impl Machine {
+    /// Starts a machine; programs that are started meanwhile wait for its guest. The receiver has
+    /// the numbers of the guest's processes that are ended because memory lacks.
+    pub async fn start(wanted: Wanted<'_>) -> Result<(Machine, UnboundedReceiver<u32>)> {
+        let library = Library::find()?;
+        let mut qemu = Qemu::installed(&options(&wanted), library.kernel())?;
+        qemu.accelerate(library.has_kvm());
+        let mut shared = OsString::from(wanted.folder);
+        shared.push(format!(":{POD}"));
+        let volume = qemu.volume(0, Volume::of(&shared)?);
+        let job = job(&wanted, volume, qemu.network());
+        let programs = [library.container()];
+        let temporary = std::env::temp_dir();
+        let initramfs =
+            initramfs::pack(&temporary, &job, None, None, &library.init(), &programs, &[])?;
+        let (lacking, victims) = unbounded_channel();
+        let sink = Sink::Shared(Arc::new(Mutex::new(Watch { line: Vec::new(), lacking })));
+        let (guests, guest) = channel();
+        let (monitors, monitor) = channel();
+        let (numbers, number) = tokio::sync::oneshot::channel();
+        let events = run(Thread {
+            qemu,
+            guests,
+            sink,
+            monitors,
+            numbers,
+            initramfs,
+            network: Namespace::of(wanted.network)?,
+        })?;
+        let (link, waiting) = link();
+        let (ended, over) = watch::channel(false);
+        let ready = events.events.clone();
+        tokio::spawn(async move {
+            let guest = tokio::task::spawn_blocking(move || guest.recv()).await;
+            if let Ok(Ok(guest)) = guest
+                && guest.set_nonblocking(true).is_ok()
+                && let Ok(guest) = tokio::net::UnixStream::from_std(guest)
+            {
+                waiting.serve(guest, move || drop(ready.send(Event::Ready))).await;
+            }
+        });
+        let outcome = events.outcome;
+        tokio::spawn(async move {
+            match outcome.await {
+                Ok(Ok(outcome)) => log::info!("the machine has ended: {:?}", outcome.end),
+                Ok(Err(error)) => log::error!("the machine has ended: {error:#}"),
+                Err(_) => log::error!("the thread of the machine has ended"),
+            }
+            let _ = ended.send(true);
+        });
+        let pid =
+            number.await.map_err(|_| anyhow!("QEMU was not started; the shim's log says why"))?;
+        let machine = Machine {
+            link,
+            pid,
+            size: wanted.size,
+            events: events.events,
+            monitor: Mutex::default(),
+            monitors: Mutex::new(monitor),
+            over,
+        };
+        Ok((machine, victims))
+    }
+
+    /// Sends QEMU a command without arguments.
+    pub fn command(&self, name: &str) -> Result<()> {
+        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
+        let news = self.monitors.lock().unwrap_or_else(PoisonError::into_inner);
+        // The newest: a machine may have been started again.
+        while let Ok(newer) = news.try_recv() {
+            *monitor = Some(newer);
+        }
+        let monitor = monitor.as_ref().context("QEMU has no monitor")?;
+        // Answers to others are not for this one.
+        while monitor.messages.try_recv().is_ok() {}
+        let line = serde_json::json!({ "execute": name, "id": "shim" });
+        writeln!(&monitor.socket, "{line}").context("QEMU takes no command")
+    }
+
+    /// Kills QEMU.
+    pub fn end(&self) {
+        let _ = self.events.send(Event::Over(0));
+    }
+
+    /// Waits until QEMU has ended.
+    pub async fn ended(&self) {
+        let mut over = self.over.clone();
+        let _ = over.wait_for(|over| *over).await;
+    }
+
+    /// Whether QEMU has ended.
+    pub fn is_over(&self) -> bool {
+        *self.over.borrow()
+    }
+}
+
+fn options(wanted: &Wanted) -> Options {
+    Options {
+        cpus: wanted.size.cpus,
+        memory: wanted.size.memory,
+        accel: Accel::Auto,
+        board: Board::Q35,
+        aslr: None,
+        deterministic: false,
+        nvm: None,
+        network: Device::of(Net::User),
+        append: Vec::new(),
+        qemu: Vec::new(),
+        kernel: None,
+        background: false,
+        vmm: Vmm::Qemu,
+        linux: false,
+        processor: None,
+        profile: Profile::Release,
+    }
+}
+
+fn job(wanted: &Wanted, volume: hayate_job::Volume, network: Option<hayate_job::Network>) -> Job {
+    Job {
+        arguments: Vec::new(),
+        environment: Vec::new(),
+        directory: None,
+        user: (0, 0),
+        account: None,
+        stop_signal: None,
+        hostname: wanted.name.to_string(),
+        root: Root::Memory,
+        persist: None,
+        mounts: Vec::new(),
+        disks: Vec::new(),
+        volumes: vec![volume],
+        streams: hayate_job::Streams::Channel,
+        input_along: false,
+        network,
+        explain: None,
+    }
+}
+
+/// The network namespace of a thread.
+enum Namespace {
+    Host,
+    New,
+    Of(File),
+}
+
+impl Namespace {
+    fn of(network: &Network) -> Result<Namespace> {
+        Ok(match network {
+            Network::Host => Namespace::Host,
+            Network::New => Namespace::New,
+            Network::Namespace(path) => {
+                let tried = || format!("cannot open the network namespace {}", path.display());
+                Namespace::Of(File::open(path).with_context(tried)?)
+            }
+        })
+    }
+
+    /// Moves the calling thread there, and so what it starts.
+    fn enter(&self) -> Result<()> {
+        match self {
+            Namespace::Host => Ok(()),
+            Namespace::New => nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET)
+                .context("cannot make a network namespace"),
+            Namespace::Of(file) => {
+                move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+                    .context("cannot enter the network namespace")
+            }
+        }
+    }
+}
+
+/// What the thread of a machine is given.
+struct Thread {
+    qemu: Qemu,
+    guests: Sender<std::os::unix::net::UnixStream>,
+    sink: Sink,
+    monitors: Sender<Monitor>,
+    numbers: tokio::sync::oneshot::Sender<u32>,
+    initramfs: File,
+    network: Namespace,
+}
+
+/// What a session gives back.
+struct Started {
+    events: Sender<Event>,
+    outcome: tokio::sync::oneshot::Receiver<Result<Outcome>>,
+}
+
+/// Runs the session in a thread of its own.
+fn run(thread: Thread) -> Result<Started> {
+    let (sender, outcome) = tokio::sync::oneshot::channel();
+    let (told, events) = channel();
+    let Thread { qemu, guests, sink, monitors, numbers, initramfs, network } = thread;
+    let body = move || {
+        if let Err(error) = network.enter() {
+            let _ = sender.send(Err(error));
+            return;
+        }
+        let mut session = Session::new(qemu, Streams::Channel(guests), sink, None).pausable();
+        session.share_monitor(monitors);
+        let numbers = Mutex::new(Some(numbers));
+        session.tell_process(move |pid| {
+            let number = numbers.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(number) = number {
+                let _ = number.send(pid);
+            }
+        });
+        let _ = told.send(session.events());
+        let _ = sender.send(session.run(Some(&initramfs)));
+    };
+    let named = std::thread::Builder::new().name("machine".into());
+    named.spawn(body).context("cannot start a thread")?;
+    let events = events.recv().context("the machine's thread has ended")?;
+    Ok(Started { events, outcome })
+}
+
+/// Reads the kernel's messages.
+struct Watch {
+    line: Vec<u8>,
+    lacking: UnboundedSender<u32>,
+}
+
+impl Write for Watch {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        for &byte in bytes {
+            if byte != b'\n' {
+                if self.line.len() < MOST_LINE {
+                    self.line.push(byte);
+                }
+                continue;
+            }
+            let line = String::from_utf8_lossy(&self.line).trim_end().to_string();
+            log::debug!("kernel: {line}");
+            if let Some(victim) = victim(&line) {
+                let _ = self.lacking.send(victim);
+            }
+            self.line.clear();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The process that is ended because memory lacks, by the kernel's message.
+fn victim(line: &str) -> Option<u32> {
+    let (_, rest) = line.split_once(LACKS)?;
+    rest.split(' ').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_victim_is_known_by_its_message() {
+        let line = "[    1.5] warning: out of memory: process 37 (tail) is ended";
+        assert_eq!(victim(line), Some(37));
+        assert_eq!(victim("out of memory: process x"), None);
+        assert_eq!(victim("process 37 is ended"), None);
+    }
+}

@@ -1,0 +1,320 @@
+//! The state of a pod: its machine, its containers, their programs, and how each of them is.
+
+use crate::folder::Folder;
+use crate::hooks::Hooks;
+use crate::machine::Machine;
+use crate::program::{Handle, Running, ask};
+use crate::stdio::Stdio;
+use containerd_shim::event::Event;
+use containerd_shim::protos::events::task as events;
+use containerd_shim::protos::protobuf::well_known_types::timestamp::Timestamp;
+use containerd_shim::protos::protobuf::{MessageDyn, MessageField};
+use containerd_shim::publisher::RemotePublisher;
+use containerd_shim::{Context, Error};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::{OnceCell, watch};
+
+type Result<T> = std::result::Result<T, Error>;
+
+/// Returns the time.
+pub fn now() -> Timestamp {
+    containerd_shim::util::timestamp().unwrap_or_default()
+}
+
+fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How a program ended.
+#[derive(Clone, Debug)]
+pub struct Exit {
+    /// Its status, or 128 and the signal's number.
+    pub status: u32,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// How far a program is.
+#[derive(Clone)]
+pub enum Stage {
+    /// It was asked for.
+    Created,
+    /// It is being started.
+    Starting,
+    /// It runs, under this number in the guest.
+    Running(u32, Handle),
+    /// It has ended, or was not started.
+    Ended,
+}
+
+/// A program of a container.
+pub struct Program {
+    /// Its name; empty: it is the first.
+    pub exec: String,
+    /// Its streams.
+    pub stdio: Stdio,
+    stage: Mutex<Stage>,
+    /// The size of its terminal, if it was told before there was one.
+    size: Mutex<Option<(u16, u16)>>,
+    /// Whether its input was closed, which may be before it runs.
+    closed: AtomicBool,
+    exit: watch::Sender<Option<Exit>>,
+}
+
+impl Program {
+    fn new(exec: &str, stdio: Stdio) -> Program {
+        Program {
+            exec: exec.to_string(),
+            stdio,
+            stage: Mutex::new(Stage::Created),
+            size: Mutex::default(),
+            closed: AtomicBool::new(false),
+            exit: watch::Sender::new(None),
+        }
+    }
+
+    /// How far it is.
+    pub fn stage(&self) -> Stage {
+        hold(&self.stage).clone()
+    }
+
+    /// Notes that it is being started, which happens once.
+    pub fn begin(&self) -> Result<()> {
+        let mut stage = hold(&self.stage);
+        if !matches!(*stage, Stage::Created) {
+            return Err(Error::FailedPreconditionError("it was started before".into()));
+        }
+        *stage = Stage::Starting;
+        Ok(())
+    }
+
+    /// Notes that it runs.
+    pub fn runs(&self, pid: u32, handle: Handle) {
+        if let Some((rows, columns)) = hold(&self.size).take() {
+            handle.resize(rows, columns);
+        }
+        *hold(&self.stage) = Stage::Running(pid, handle);
+        if self.closed.load(Ordering::SeqCst) {
+            self.close_input();
+        }
+    }
+
+    /// Notes its end.
+    pub fn finish(&self, exit: Exit) {
+        *hold(&self.stage) = Stage::Ended;
+        self.exit.send_replace(Some(exit));
+    }
+
+    /// How it ended, if it has.
+    pub fn exit(&self) -> Option<Exit> {
+        self.exit.borrow().clone()
+    }
+
+    /// Waits for its end.
+    pub async fn ended(&self) -> Exit {
+        let mut exit = self.exit.subscribe();
+        let ended = exit.wait_for(Option::is_some).await.ok().and_then(|exit| exit.clone());
+        ended.unwrap_or_else(|| Exit { status: crate::program::KILLED, at: now() })
+    }
+
+    /// Sets the size of its terminal.
+    pub fn resize(&self, rows: u16, columns: u16) {
+        match self.stage() {
+            Stage::Running(_, handle) => handle.resize(rows, columns),
+            _ => *hold(&self.size) = Some((rows, columns)),
+        }
+    }
+
+    /// Lets its input end.
+    pub fn close_input(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        if let Stage::Running(_, handle) = self.stage() {
+            handle.close_input();
+        }
+    }
+}
+
+/// A container.
+pub struct Task {
+    /// Its identifier.
+    pub id: String,
+    /// containerd's folder of it.
+    pub bundle: PathBuf,
+    /// Its folder in that of the pod.
+    pub folder: Folder,
+    /// Programs of the host to be run.
+    pub hooks: Hooks,
+    first: Arc<Program>,
+    further: Mutex<HashMap<String, Arc<Program>>>,
+}
+
+impl Task {
+    /// A container whose first program has these streams.
+    pub fn new(id: &str, bundle: PathBuf, folder: Folder, stdio: Stdio, hooks: Hooks) -> Task {
+        let first = Arc::new(Program::new("", stdio));
+        Task { id: id.to_string(), bundle, folder, hooks, first, further: Mutex::default() }
+    }
+
+    /// Finds a program of it; the empty name is the first's.
+    pub fn program(&self, exec: &str) -> Result<Arc<Program>> {
+        if exec.is_empty() {
+            return Ok(self.first.clone());
+        }
+        let found = hold(&self.further).get(exec).cloned();
+        found.ok_or_else(|| Error::NotFoundError(format!("there is no process {exec}")))
+    }
+
+    /// Adds a program.
+    pub fn exec(&self, exec: &str, stdio: Stdio) -> Result<()> {
+        let mut further = hold(&self.further);
+        if further.contains_key(exec) {
+            return Err(Error::InvalidArgument(format!("the process {exec} is there already")));
+        }
+        further.insert(exec.to_string(), Arc::new(Program::new(exec, stdio)));
+        Ok(())
+    }
+
+    /// Forgets a program.
+    pub fn forget(&self, exec: &str) {
+        hold(&self.further).remove(exec);
+    }
+
+    fn runs_as(&self) -> Option<u32> {
+        match self.first.stage() {
+            Stage::Running(pid, _) => Some(pid),
+            _ => None,
+        }
+    }
+}
+
+/// A pod.
+pub struct Pod {
+    /// Its machine, once there was a container.
+    pub machine: OnceCell<Arc<Machine>>,
+    /// containerd's namespace.
+    pub namespace: String,
+    publisher: RemotePublisher,
+    tasks: Mutex<HashMap<String, Arc<Task>>>,
+    paused: AtomicBool,
+}
+
+impl Pod {
+    /// A pod without containers.
+    pub fn new(namespace: String, publisher: RemotePublisher) -> Pod {
+        Pod {
+            machine: OnceCell::new(),
+            namespace,
+            publisher,
+            tasks: Mutex::default(),
+            paused: AtomicBool::new(false),
+        }
+    }
+
+    /// QEMU's number, which stands for the number of every program: those of the guest's are not
+    /// the host's.
+    pub fn pid(&self) -> u32 {
+        self.machine.get().map_or(0, |machine| machine.pid)
+    }
+
+    /// Finds a container.
+    pub fn find(&self, id: &str) -> Result<Arc<Task>> {
+        let found = hold(&self.tasks).get(id).cloned();
+        found.ok_or_else(|| Error::NotFoundError(format!("there is no container {id}")))
+    }
+
+    /// Adds a container.
+    pub fn add(&self, task: Arc<Task>) {
+        hold(&self.tasks).insert(task.id.clone(), task);
+    }
+
+    /// Forgets a container.
+    pub fn remove(&self, id: &str) {
+        hold(&self.tasks).remove(id);
+    }
+
+    /// Whether it has no container.
+    pub fn is_empty(&self) -> bool {
+        hold(&self.tasks).is_empty()
+    }
+
+    /// Whether its machine is paused.
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
+    /// Notes that its machine is paused, or goes on.
+    pub fn pause(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Relaxed);
+    }
+
+    /// Tells containerd of an event.
+    pub async fn publish<E: Event + MessageDyn>(&self, event: E) {
+        let topic = event.topic();
+        let told =
+            self.publisher.publish(Context::default(), &topic, &self.namespace, Box::new(event));
+        if let Err(error) = told.await {
+            log::warn!("cannot publish {topic}: {error}");
+        }
+    }
+
+    /// Notes and tells the end of a program.
+    pub async fn conclude(&self, task: &Task, program: &Program, exit: Exit) {
+        program.finish(exit.clone());
+        let id = if program.exec.is_empty() { &task.id } else { &program.exec };
+        let event = events::TaskExit {
+            container_id: task.id.clone(),
+            id: id.clone(),
+            pid: self.pid(),
+            exit_status: exit.status,
+            exited_at: MessageField::some(exit.at),
+            ..Default::default()
+        };
+        self.publish(event).await;
+    }
+
+    /// Carries a program's streams to its end. With the first one the container ends: what it has
+    /// left behind is killed before anybody hears of it, as with a namespace of processes.
+    pub async fn watch(
+        self: Arc<Self>,
+        machine: Arc<Machine>,
+        task: Arc<Task>,
+        program: Arc<Program>,
+        running: Running,
+    ) {
+        let status = running.finish().await;
+        let at = now();
+        if program.exec.is_empty() {
+            let words = ["/run/hayate/bin/container", "end", &task.id];
+            if let Err(text) = ask(&machine.link, &words).await
+                && !machine.is_over()
+            {
+                log::warn!("the end of {}: {text}", task.id);
+            }
+        }
+        self.conclude(&task, &program, Exit { status, at }).await;
+    }
+
+    /// Tells of processes that were ended because memory lacks. All containers of a pod have one
+    /// memory: where the process was not the first of one, each that runs is told of.
+    pub async fn tell_victims(self: Arc<Self>, mut victims: UnboundedReceiver<u32>) {
+        let mut last = 0;
+        while let Some(victim) = victims.recv().await {
+            // The kernel says it again while it waits for a process to end.
+            if std::mem::replace(&mut last, victim) == victim {
+                continue;
+            }
+            let tasks: Vec<_> = hold(&self.tasks).values().cloned().collect();
+            let runs: Vec<_> =
+                tasks.iter().filter_map(|task| Some((task.runs_as()?, &task.id))).collect();
+            let known = runs.iter().any(|(pid, _)| *pid == victim);
+            for (_, id) in runs.into_iter().filter(|(pid, _)| !known || *pid == victim) {
+                let container_id = id.clone();
+                self.publish(events::TaskOOM { container_id, ..Default::default() }).await;
+            }
+        }
+    }
+}
