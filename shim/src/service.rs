@@ -36,6 +36,8 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Shim {
     id: String,
     namespace: String,
+    /// The address that it serves, if it does.
+    socket: String,
     exit: Arc<ExitSignal>,
 }
 
@@ -56,7 +58,7 @@ impl asynchronous::Shim for Shim {
 
     async fn new(_runtime: &str, flags: &Flags, _config: &mut Config) -> Shim {
         let (id, namespace) = (flags.id.clone(), flags.namespace.clone());
-        Shim { id, namespace, exit: Arc::default() }
+        Shim { id, namespace, socket: flags.socket.clone(), exit: Arc::default() }
     }
 
     /// Leaves a shim for the pod, unless there is one: its socket is named after the pod.
@@ -94,15 +96,20 @@ impl asynchronous::Shim for Shim {
 
     async fn create_task_service(&self, publisher: RemotePublisher) -> Service {
         let pod = Pod::new(self.namespace.clone(), publisher);
-        Service { pod: Arc::new(pod), exit: self.exit.clone() }
+        Service { pod: Arc::new(pod), socket: self.socket.clone(), exit: self.exit.clone() }
     }
+}
+
+/// The path of a socket's address.
+fn path_of(address: &str) -> &Path {
+    Path::new(address.trim().trim_start_matches("unix://"))
 }
 
 /// Removes the socket of a shim that no longer answers. Another container of the pod may have one
 /// that does.
 fn remove_dead_socket(bundle: &Path) {
     let Ok(address) = std::fs::read_to_string(bundle.join("address")) else { return };
-    let path = Path::new(address.trim().trim_start_matches("unix://"));
+    let path = path_of(&address);
     if std::os::unix::net::UnixStream::connect(path).is_err() {
         let _ = std::fs::remove_file(path);
     }
@@ -111,6 +118,7 @@ fn remove_dead_socket(bundle: &Path) {
 /// The service of tasks.
 pub struct Service {
     pod: Arc<Pod>,
+    socket: String,
     exit: Arc<ExitSignal>,
 }
 
@@ -538,6 +546,8 @@ impl Task for Service {
                 machine.end();
                 let _ = tokio::time::timeout(GRACE, machine.ended()).await;
             }
+            // By its address: the bundle, where it is written, may be gone before this process is.
+            let _ = std::fs::remove_file(path_of(&self.socket));
             self.exit.signal();
         }
         Ok(api::Empty::new())

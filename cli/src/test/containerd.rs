@@ -5,7 +5,7 @@
 //! nothing: no process of the shim or QEMU, no mount, no socket. Only root can do all that.
 
 use super::command::{Check, Hayate};
-use super::containers::{Made, usual};
+use super::containers::{Made, hex, usual};
 use super::report::{Case, Verdict};
 use super::screen::{self, Screen};
 use super::{Report, Trial};
@@ -116,13 +116,15 @@ struct Daemon {
     made: Made,
     process: Option<Child>,
     tools: PathBuf,
+    /// The kind of snapshots: an overlay cannot lie on another one, as in containers.
+    snapshots: &'static str,
 }
 
 impl Daemon {
     fn start() -> Result<Daemon> {
         let tools = installed()?;
-        let mut daemon =
-            Daemon { folder: tempfile::tempdir()?, made: Made::new()?, process: None, tools };
+        let (folder, made) = (tempfile::tempdir()?, Made::new()?);
+        let mut daemon = Daemon { folder, made, process: None, tools, snapshots: "native" };
         let folder = daemon.folder.path().display().to_string();
         let off = ["grpc.v1.cri", "snapshotter.v1.btrfs", "snapshotter.v1.zfs"]
             .map(|name| format!("\"io.containerd.{name}\""))
@@ -133,6 +135,11 @@ impl Daemon {
         );
         std::fs::write(daemon.path("config.toml"), config)?;
         daemon.launch()?;
+        let plugins = daemon.ctr(&["plugins", "ls"], 0)?;
+        let works = |line: &str| line.contains("overlayfs") && line.trim_end().ends_with("ok");
+        if plugins.lines().any(works) {
+            daemon.snapshots = "overlayfs";
+        }
         daemon.import("user", &usual())?;
         let mut config = usual();
         config["User"] = "".into();
@@ -193,6 +200,7 @@ impl Daemon {
         let mut command = Command::new("timeout");
         command.args(["--foreground", "120"]).arg(self.tools.join("package/usr/bin/ctr"));
         command.arg("--address").arg(self.path("socket")).args(words);
+        command.env("CONTAINERD_SNAPSHOTTER", self.snapshots);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -303,6 +311,21 @@ impl Daemon {
         text.lines().filter(|line| line.contains(&mark)).map(str::to_string).collect()
     }
 
+    /// The sockets of shims that are there, of pods that the checks name. All shims of a host have
+    /// theirs in one folder, by a digest of daemon, namespace and pod.
+    fn sockets(&self) -> Vec<PathBuf> {
+        let socket = |pod: &str| {
+            let named = self.path("socket").join("default").join(pod);
+            let digest = hex(named.as_os_str().as_encoded_bytes());
+            PathBuf::from("/run/containerd/s").join(digest)
+        };
+        ["one", "c", "pod", "app", "c0", "c19"]
+            .map(socket)
+            .into_iter()
+            .filter(|path| path.exists())
+            .collect()
+    }
+
     /// Whether nothing of containers is left but the daemon.
     fn is_clean(&self) -> Result<()> {
         let end = Instant::now() + PATIENCE;
@@ -316,12 +339,13 @@ impl Daemon {
                 .map(|path| std::fs::read_dir(path).map_or(0, Iterator::count))
                 .iter()
                 .sum();
-            if left.is_empty() && mounts.is_empty() && bundles == 0 {
+            let sockets = self.sockets();
+            if left.is_empty() && mounts.is_empty() && bundles == 0 && sockets.is_empty() {
                 return Ok(());
             }
             ensure!(
                 Instant::now() < end,
-                "left: {left:?}, {mounts:?}, {bundles} bundles\n{}",
+                "left: {left:?}, {mounts:?}, {sockets:?}, {bundles} bundles\n{}",
                 self.log()
             );
             std::thread::sleep(Duration::from_millis(50));

@@ -184,7 +184,7 @@ fn filter(name: &str, path: &Path) -> Result<Vec<u8>> {
     Ok(tool::run(Command::new(name).arg("-c").arg(path))?.stdout)
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
