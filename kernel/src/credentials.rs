@@ -1,6 +1,9 @@
 //! Credentials: the identity under which a thread acts, and its rights.
 //!
-//! A leaf module: it handles numbers only, so that file systems can use it. A [`Credentials`] is
+//! A leaf module: it handles numbers only, so that file systems can use it. Numbers of users and
+//! groups are those of the first user namespace ([`crate::user_namespace`]). A capability counts in
+//! the thread's own user namespace and for what belongs to those inside; for the machine
+//! ([`Credentials::has`]) it counts in the first alone. A [`Credentials`] is
 //! immutable once published; a thread changes its own by making a changed copy and replacing the
 //! `Arc` (`credentials(7)`, `capabilities(7)`).
 
@@ -10,8 +13,9 @@ use alloc::vec::Vec;
 use hayate_abi::capability::FileCapabilities;
 use hayate_abi::{Errno, Result};
 
-/// A user or group identifier.
-pub type Id = u32;
+use crate::namespace::Handle;
+pub use crate::user_namespace::Id;
+use crate::user_namespace::{self, UserNamespace};
 
 /// "Leave as it is" where a call takes an [`Id`].
 pub const KEEP: Id = u32::MAX;
@@ -112,6 +116,8 @@ pub struct Credentials {
     pub bounding: CapabilitySet,
     pub ambient: CapabilitySet,
     pub securebits: u32,
+    /// The user namespace that it is in, in which its capabilities count.
+    pub user: Handle<UserNamespace>,
 }
 
 /// Kinds of access to a file; the bits of `access(2)`.
@@ -144,17 +150,95 @@ impl Credentials {
             bounding: CapabilitySet::ALL,
             ambient: CapabilitySet::EMPTY,
             securebits: 0,
+            user: user_namespace::first(),
         }
     }
 
-    /// Whether the thread may use a capability.
+    /// Whether the thread may use a capability for what belongs to the machine (`capable`): never
+    /// outside the first user namespace.
     pub fn has(&self, capability: Capability) -> bool {
+        self.is_outermost() && self.effective.has(capability)
+    }
+
+    /// Fails with `EPERM` unless the thread may use a capability for what belongs to the machine.
+    pub fn require(&self, capability: Capability) -> Result<()> {
+        if self.has(capability) { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// Whether the thread is in the first user namespace.
+    #[inline]
+    pub fn is_outermost(&self) -> bool {
+        matches!(self.user, Handle::First(_))
+    }
+
+    /// Whether the thread may use a capability for what is its own: in its user namespace
+    /// (`ns_capable` of `current_user_ns`).
+    pub fn has_own(&self, capability: Capability) -> bool {
         self.effective.has(capability)
     }
 
-    /// Fails with `EPERM` unless the thread may use a capability.
-    pub fn require(&self, capability: Capability) -> Result<()> {
-        if self.has(capability) { Ok(()) } else { Err(Errno::EPERM) }
+    /// Fails with `EPERM` unless the thread may use a capability for what is its own.
+    pub fn require_own(&self, capability: Capability) -> Result<()> {
+        if self.has_own(capability) { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// Whether the thread may use a capability for what belongs to a user namespace: to its own, or
+    /// to one inside, of which the owner has all capabilities (`cap_capable`,
+    /// security/commoncap.c).
+    pub fn has_in(&self, namespace: &UserNamespace, capability: Capability) -> bool {
+        if self.user.is(namespace) {
+            return self.effective.has(capability);
+        }
+        let owns = |child: &UserNamespace| child.owner == self.euid;
+        let inside = namespace.child_of(&self.user);
+        inside.is_some_and(|child| owns(child) || self.effective.has(capability))
+    }
+
+    /// Fails with `EPERM` unless the thread may use a capability for what belongs to a user
+    /// namespace.
+    pub fn require_in(&self, namespace: &UserNamespace, capability: Capability) -> Result<()> {
+        if self.has_in(namespace, capability) { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// Whether the thread may use a capability for a file of this owner and group: both have
+    /// numbers in its user namespace (`capable_wrt_inode_uidgid`).
+    pub fn has_over(&self, owner: Id, group: Id, capability: Capability) -> bool {
+        self.effective.has(capability) && (self.is_outermost() || self.knows(owner, group))
+    }
+
+    /// Whether a user and a group have numbers in the user namespace.
+    pub fn knows(&self, owner: Id, group: Id) -> bool {
+        self.user.user_number(owner).is_some() && self.user.group_number(group).is_some()
+    }
+
+    /// Whether a user is the superuser of the thread's user namespace.
+    fn is_root(&self, user: Id) -> bool {
+        if self.is_outermost() { user == 0 } else { self.user.user(0) == Some(user) }
+    }
+
+    /// Whether a user is the superuser of the thread's user namespace or of one around it
+    /// (`rootid_owns_currentns`).
+    pub fn has_root_around(&self, user: Id) -> bool {
+        let mut here = Some(&self.user);
+        while let Some(namespace) = here {
+            if namespace.user_number(user) == Some(0) {
+                return true;
+            }
+            here = namespace.parent();
+        }
+        false
+    }
+
+    /// Enters a user namespace, with all capabilities there and no others
+    /// (`set_cred_user_ns`, kernel/user_namespace.c).
+    pub fn enter(&mut self, user: Handle<UserNamespace>) {
+        self.securebits = 0;
+        self.inheritable = CapabilitySet::EMPTY;
+        self.permitted = CapabilitySet::ALL;
+        self.effective = CapabilitySet::ALL;
+        self.ambient = CapabilitySet::EMPTY;
+        self.bounding = CapabilitySet::ALL;
+        self.user = user;
     }
 
     /// Whether a group is the file-system group or a supplementary one.
@@ -169,7 +253,8 @@ impl Credentials {
 
     /// Whether the thread may change what only a file's owner may change.
     pub fn owns(&self, owner: Id) -> bool {
-        self.fsuid == owner || self.has(Capability::Fowner)
+        let is_known = || self.is_outermost() || self.user.user_number(owner).is_some();
+        self.fsuid == owner || self.effective.has(Capability::Fowner) && is_known()
     }
 
     /// Decides access to a file by its mode (`path_resolution(7)`, `generic_permission` in
@@ -190,21 +275,22 @@ impl Credentials {
         if wanted & !granted == 0 {
             return Ok(());
         }
+        let has = |capability| self.has_over(owner, group, capability);
         let is_directory = mode & 0o170_000 == 0o040_000;
         if is_directory {
-            if self.has(Capability::DacOverride)
-                || (wanted & access::WRITE == 0 && self.has(Capability::DacReadSearch))
+            if has(Capability::DacOverride)
+                || (wanted & access::WRITE == 0 && has(Capability::DacReadSearch))
             {
                 return Ok(());
             }
         } else {
             let somebody_may_execute = mode & 0o111 != 0;
-            if self.has(Capability::DacOverride)
+            if has(Capability::DacOverride)
                 && (wanted & access::EXECUTE == 0 || somebody_may_execute)
             {
                 return Ok(());
             }
-            if wanted == access::READ && self.has(Capability::DacReadSearch) {
+            if wanted == access::READ && has(Capability::DacReadSearch) {
                 return Ok(());
             }
         }
@@ -218,7 +304,8 @@ impl Credentials {
         real.fsuid = self.uid;
         real.fsgid = self.gid;
         if self.securebits & securebits::NO_SETUID_FIXUP == 0 {
-            real.effective = if self.uid == 0 { self.permitted } else { CapabilitySet::EMPTY };
+            let is_root = self.is_root(self.uid);
+            real.effective = if is_root { self.permitted } else { CapabilitySet::EMPTY };
         }
         real
     }
@@ -230,7 +317,7 @@ impl Credentials {
             || self.euid == target.uid
             || self.uid == target.suid
             || self.uid == target.uid
-            || self.has(Capability::Kill)
+            || self.has_in(&target.user, Capability::Kill)
     }
 
     /// Whether a thread with `self` may do what one with `old` could not, or the other way round,
@@ -240,7 +327,16 @@ impl Credentials {
             || self.egid != old.egid
             || self.fsuid != old.fsuid
             || self.fsgid != old.fsgid
-            || !old.permitted.contains(self.permitted)
+            || !self.is_subset_of(old)
+    }
+
+    /// Whether these rights are among those of `other`: fewer in the same user namespace, or any in
+    /// one that is its own (`cred_cap_issubset`, kernel/cred.c).
+    fn is_subset_of(&self, other: &Credentials) -> bool {
+        if self.user.is(&other.user) {
+            return other.permitted.contains(self.permitted);
+        }
+        self.user.child_of(&other.user).is_some_and(|child| child.owner == other.euid)
     }
 
     /// Adjusts the capability sets after the user ids changed from those of `old`
@@ -249,8 +345,11 @@ impl Credentials {
         if self.securebits & securebits::NO_SETUID_FIXUP != 0 {
             return;
         }
-        let was_root = old.uid == 0 || old.euid == 0 || old.suid == 0;
-        let is_root = self.uid == 0 || self.euid == 0 || self.suid == 0;
+        let has_root = |ids: &Credentials| {
+            [ids.uid, ids.euid, ids.suid].into_iter().any(|user| self.is_root(user))
+        };
+        let (was_root, is_root) = (has_root(old), has_root(self));
+        let (was_effective, is_effective) = (self.is_root(old.euid), self.is_root(self.euid));
         if was_root && !is_root {
             if self.securebits & securebits::KEEP_CAPS == 0 {
                 self.permitted = CapabilitySet::EMPTY;
@@ -258,23 +357,23 @@ impl Credentials {
             }
             self.ambient = CapabilitySet::EMPTY;
         }
-        if old.euid == 0 && self.euid != 0 {
+        if was_effective && !is_effective {
             self.effective = CapabilitySet::EMPTY;
         }
-        if old.euid != 0 && self.euid == 0 {
+        if !was_effective && is_effective {
             self.effective = self.permitted;
         }
     }
 
     /// Sets the file-system user id; file capabilities are lost or gained with root's.
     pub fn set_fsuid(&mut self, user: Id) {
-        let old = self.fsuid;
+        let (was_root, is_root) = (self.is_root(self.fsuid), self.is_root(user));
         self.fsuid = user;
         if self.securebits & securebits::NO_SETUID_FIXUP == 0 {
-            if old == 0 && user != 0 {
+            if was_root && !is_root {
                 self.effective.0 &= !CapabilitySet::FILE.0;
             }
-            if old != 0 && user == 0 {
+            if !was_root && is_root {
                 self.effective.0 |= self.permitted.0 & CapabilitySet::FILE.0;
             }
         }
@@ -304,9 +403,10 @@ impl Credentials {
             new.ambient = CapabilitySet::EMPTY;
         }
         let root_counts = self.securebits & securebits::NOROOT == 0;
-        if root_counts && (new.euid == 0 || new.uid == 0) {
+        let is_effective = self.is_root(new.euid);
+        if root_counts && (is_effective || self.is_root(new.uid)) {
             new.permitted = CapabilitySet(self.inheritable.0 | self.bounding.0);
-            new.effective = if new.euid == 0 { new.permitted } else { CapabilitySet::EMPTY };
+            new.effective = if is_effective { new.permitted } else { CapabilitySet::EMPTY };
         } else {
             new.permitted = new.ambient;
             new.effective = new.ambient;
@@ -337,12 +437,13 @@ impl Credentials {
         }
         // A file that is set-user-id root, too, gives an ordinary user what it names, and not
         // everything (`handle_privileged_root`).
-        let becomes_root = new.euid == 0 && new.uid != 0;
-        let is_root = new.euid == 0 || new.uid == 0;
+        let (is_effective, was_root) = (self.is_root(new.euid), self.is_root(new.uid));
+        let becomes_root = is_effective && !was_root;
+        let is_root = is_effective || was_root;
         let mut effective = file.effective;
         if is_root && !becomes_root && self.securebits & securebits::NOROOT == 0 {
             new.permitted = CapabilitySet(self.inheritable.0 | self.bounding.0);
-            effective |= new.euid == 0;
+            effective |= is_effective;
         } else {
             new.permitted = CapabilitySet(granted & CapabilitySet::ALL.0);
         }
@@ -352,6 +453,6 @@ impl Credentials {
         new.ambient = CapabilitySet::EMPTY;
         new.effective = if effective { new.permitted } else { CapabilitySet::EMPTY };
         let capable = effective || new.permitted != CapabilitySet::EMPTY;
-        Ok((new, ids_changed || capable && self.uid != 0))
+        Ok((new, ids_changed || capable && !was_root))
     }
 }

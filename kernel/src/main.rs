@@ -64,6 +64,7 @@ mod tests;
 #[cfg(doc)]
 pub mod tour;
 pub mod tty;
+pub mod user_namespace;
 pub mod vfs;
 
 use hayate_machine::trap::Handlers;
@@ -191,7 +192,14 @@ fn threaded() {
         },
         is_ending: || process::try_current().is_some_and(|thread| thread.process().is_exiting()),
     });
-    ipc::mqueue::tree::register_callers(|| process::current().ipc().mqueue.clone());
+    vfs::mount_tree::register_callers(|| match process::try_current() {
+        Some(thread) => thread.mounts(),
+        None => namespace::Handle::First(&vfs::mount::FIRST),
+    });
+    ipc::mqueue::tree::register_callers(|| {
+        let ipc = process::current().ipc();
+        (ipc.mqueue.clone(), ipc.owner.clone())
+    });
     syscall::init();
     time::settle();
     if let Err(error) = first::start() {

@@ -6,6 +6,7 @@
 //! one is counted, and goes with its last handle.
 
 use alloc::sync::{Arc, Weak};
+use core::fmt;
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,6 +35,21 @@ impl<T> Deref for Handle<T> {
             Handle::First(first) => first,
             Handle::Other(other) => other,
         }
+    }
+}
+
+/// Handles are the same if they are to the same namespace.
+impl<T> PartialEq for Handle<T> {
+    fn eq(&self, other: &Self) -> bool {
+        core::ptr::eq::<T>(&**self, &**other)
+    }
+}
+
+impl<T> Eq for Handle<T> {}
+
+impl<T> fmt::Debug for Handle<T> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(if matches!(self, Handle::First(_)) { "first" } else { "other" })
     }
 }
 

@@ -183,11 +183,46 @@ disk "$root" "$image"
     ),
 };
 
+/// Programs that make namespaces, for tests.
+pub const SANDBOXES: Recipe = Recipe {
+    name: "sandboxes",
+    title: "Debian's sandboxes",
+    packages: &[
+        "base-files",
+        "base-passwd",
+        "bubblewrap",
+        "busybox-static",
+        "coreutils",
+        "dash",
+        "grep",
+        "hostname",
+        "libc-bin",
+        "mount",
+        "util-linux",
+        MERGED,
+    ],
+    source: None,
+    body: r#"image=$1; scratch=$2; shift 2
+root=$scratch/root
+settle "$root" "$@"
+disk "$root" "$image"
+"#,
+};
+
 /// The recipe of this name.
 pub fn recipe(name: &str) -> Option<&'static Recipe> {
-    [&DEFAULT, &COMPILERS, &DEBUGGERS, &SERVERS, &SMALL_TEXTS, &LARGE_TEXT, &START_UPS, &JOBS]
-        .into_iter()
-        .find(|recipe| recipe.name == name)
+    let all = [
+        &DEFAULT,
+        &COMPILERS,
+        &DEBUGGERS,
+        &SANDBOXES,
+        &SERVERS,
+        &SMALL_TEXTS,
+        &LARGE_TEXT,
+        &START_UPS,
+        &JOBS,
+    ];
+    all.into_iter().find(|recipe| recipe.name == name)
 }
 
 const SERVER_PACKAGES: [&str; 30] = [

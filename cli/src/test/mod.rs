@@ -43,6 +43,7 @@ mod off2f;
 mod packets;
 mod processor;
 mod report;
+mod sandboxes;
 mod schedule;
 mod screen;
 mod servers;
@@ -192,6 +193,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     let mut trials = guest::suites(options, programs);
     trials.extend(stress::trials(options, programs));
     trials.extend(debuggers::trials(options));
+    trials.extend(sandboxes::trials(options));
     trials.extend(servers::trials(options));
     trials.extend(command::trials(options));
     trials.extend(machines::trials(options));

@@ -3,6 +3,8 @@
 //! include/uapi/linux/capability.h).
 
 const REVISION: u32 = 0xff00_0000;
+const REVISION_2: u32 = 0x0200_0000;
+const REVISION_3: u32 = 0x0300_0000;
 const EFFECTIVE: u32 = 1;
 
 /// The capabilities of a file, as sets of one bit each.
@@ -29,7 +31,7 @@ impl FileCapabilities {
         let first = word(0)?;
         let words = match (first & REVISION, value.len()) {
             (0x0100_0000, 12) => 1,
-            (0x0200_0000, 20) | (0x0300_0000, 24) => 2,
+            (REVISION_2, 20) | (REVISION_3, 24) => 2,
             _ => return None,
         };
         // Pairs of permitted and inheritable, the low words first.
@@ -43,6 +45,37 @@ impl FileCapabilities {
             effective: first & EFFECTIVE != 0,
             root: word(5).unwrap_or(0),
         })
+    }
+
+    /// The value of the attribute that says this, for the superuser of the user namespace in which
+    /// `root` is.
+    pub fn value_for(&self, root: u32) -> [u8; 24] {
+        let mut value = [0; 24];
+        let words = [REVISION_3 | self.first_bits(), 0, 0, 0, 0, root];
+        self.fill(&mut value, &words);
+        value
+    }
+
+    /// The value of the attribute that says this, for the superuser of the machine or of the reader.
+    pub fn value(&self) -> [u8; 20] {
+        let mut value = [0; 20];
+        self.fill(&mut value, &[REVISION_2 | self.first_bits(), 0, 0, 0, 0]);
+        value
+    }
+
+    fn first_bits(&self) -> u32 {
+        if self.effective { EFFECTIVE } else { 0 }
+    }
+
+    /// Fills a value with these words, and with the sets from the second on.
+    fn fill(&self, value: &mut [u8], words: &[u32]) {
+        let low = |set: u64| set as u32;
+        let sets = [self.permitted, self.inheritable];
+        let sets = sets.map(low).into_iter().chain(sets.map(|set| low(set >> 32)));
+        let words = words[..1].iter().copied().chain(sets).chain(words[5..].iter().copied());
+        for (to, word) in value.chunks_exact_mut(4).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
     }
 }
 
@@ -66,6 +99,16 @@ mod tests {
         assert_eq!(read(&[0x0100_0001, 1, 2]), sets(1, 2, true, 0));
         assert_eq!(read(&[0x0200_0000, 1, 2, 3, 4]), sets(3 << 32 | 1, 4 << 32 | 2, false, 0));
         assert_eq!(read(&[0x0300_0001, 1, 0, 0, 0, 1000]), sets(1, 0, true, 1000));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let own =
+            FileCapabilities { permitted: 3 << 32 | 1, inheritable: 4, effective: true, root: 7 };
+        assert_eq!(FileCapabilities::read(&own.value_for(7)), Some(own));
+        assert_eq!(own.value_for(7)[..], value(&[0x0300_0001, 1, 4, 3, 0, 7]));
+        let plain = FileCapabilities { effective: false, root: 0, ..own };
+        assert_eq!(FileCapabilities::read(&plain.value()), Some(plain));
     }
 
     #[test]

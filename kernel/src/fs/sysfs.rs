@@ -22,7 +22,7 @@ use super::proc::tree::{Item, Listing, Node, Subject, What};
 use crate::drivers::block::SECTOR;
 use crate::memory::large;
 use crate::vfs::filesystem::{Caching, FileSystem, Usage, anonymous_device};
-use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_machine, register_type};
 use crate::vfs::inode::{DirectorySink, FileKind, Inode};
 
 /// `SYSFS_MAGIC`.
@@ -212,7 +212,8 @@ impl Listing<()> for Disks {
 
 /// Registers the type with mount(2).
 pub fn register() {
-    static TYPE: FileSystemType = FileSystemType { name: "sysfs", needs_device: false, mount };
+    static TYPE: FileSystemType =
+        FileSystemType { name: "sysfs", needs_device: false, user: of_machine, mount };
     register_type(&TYPE);
 }
 

@@ -6,6 +6,8 @@ use hayate_abi::{Errno, Result};
 use hayate_ipc_rules::permission::Permission;
 
 use crate::credentials::{Capability, Credentials};
+use crate::namespace::Handle;
+use crate::user_namespace::UserNamespace;
 
 /// Reading, for all three classes of users.
 pub const READ: u32 = 0o444;
@@ -20,6 +22,8 @@ pub struct Actor {
     pub credentials: Arc<Credentials>,
     /// The number of its process.
     pub process: u32,
+    /// The user namespace that its IPC namespace belongs to.
+    pub over: Handle<UserNamespace>,
 }
 
 impl Actor {
@@ -32,7 +36,7 @@ impl Actor {
     pub fn may(&self, permission: &Permission, wanted: u32) -> Result<()> {
         let own = &self.credentials;
         let is_member = |group| own.in_group(group);
-        if permission.allows(own.euid, is_member, wanted) || own.has(Capability::IpcOwner) {
+        if permission.allows(own.euid, is_member, wanted) || self.has(Capability::IpcOwner) {
             Ok(())
         } else {
             Err(Errno::EACCES)
@@ -41,11 +45,12 @@ impl Actor {
 
     /// Fails with `EPERM` if it may not change or remove an object (`ipcctl_obtain_check`).
     pub fn owns(&self, permission: &Permission) -> Result<()> {
-        if permission.is_owner(self.credentials.euid) || self.credentials.has(Capability::SysAdmin)
-        {
-            Ok(())
-        } else {
-            Err(Errno::EPERM)
-        }
+        let may = permission.is_owner(self.credentials.euid) || self.has(Capability::SysAdmin);
+        if may { Ok(()) } else { Err(Errno::EPERM) }
+    }
+
+    /// Whether it may use a capability for what its IPC namespace belongs to.
+    pub fn has(&self, capability: Capability) -> bool {
+        self.credentials.has_in(&self.over, capability)
     }
 }

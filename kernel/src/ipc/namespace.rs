@@ -14,6 +14,7 @@ use alloc::sync::Arc;
 use super::mqueue::tree;
 use super::sysv::{msg, sem, shm};
 use crate::namespace::{self, Handle};
+use crate::user_namespace::{self, UserNamespace};
 use crate::vfs::users::Counted;
 
 /// An IPC namespace.
@@ -28,6 +29,8 @@ pub struct IpcNamespace {
     pub shm: Handle<shm::Segments>,
     /// Message queues of POSIX.
     pub mqueue: Handle<tree::Queues>,
+    /// The user namespace that it belongs to.
+    pub owner: Handle<UserNamespace>,
     /// Its place among those of the user who made it.
     _counted: Option<Counted>,
 }
@@ -39,18 +42,20 @@ pub static FIRST: IpcNamespace = IpcNamespace {
     sem: sem::Sets::first(),
     shm: Handle::First(&shm::FIRST),
     mqueue: Handle::First(&tree::FIRST),
+    owner: user_namespace::first(),
     _counted: None,
 };
 
 impl IpcNamespace {
     /// Another one, without objects and with the settings that a machine boots with, as in Linux.
-    pub fn another(counted: Counted) -> Handle<IpcNamespace> {
+    pub fn another(owner: Handle<UserNamespace>, counted: Counted) -> Handle<IpcNamespace> {
         Handle::Other(Arc::new(IpcNamespace {
             number: namespace::number(),
             msg: msg::Queues::another(),
             sem: sem::Sets::another(),
             shm: Handle::Other(Arc::new(shm::Segments::another())),
             mqueue: Handle::Other(Arc::new(tree::Queues::another())),
+            owner,
             _counted: Some(counted),
         }))
     }

@@ -6,6 +6,11 @@
 //! other processes of its user have not, or executes a program that they may not read. exec and
 //! every change of credentials decide that anew ([`super::exec`], [`conceal`]); a process may
 //! change it itself (`PR_SET_DUMPABLE`).
+//!
+//! The right to trace is that of a user namespace: whoever has it in one may look into the processes
+//! of that and of those inside, and into no others, whichever numbers their users have. A process
+//! that enters a namespace brings the memory of its program along, which is not the namespace's
+//! ([`may_trace_undumpable`]).
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -37,17 +42,27 @@ pub fn check(target: &Thread, ids: Ids) -> Result<()> {
         return Ok(());
     }
     let (own, other) = (caller.credentials(), target.credentials());
-    if own.has(Capability::SysPtrace) {
-        return Ok(());
-    }
+    let traces = own.has_in(&other.user, Capability::SysPtrace);
     let (uid, gid, capabilities) = match ids {
         Ids::FileSystem => (own.fsuid, own.fsgid, own.effective),
         Ids::Real => (own.uid, own.gid, own.permitted),
     };
     let same = [other.uid, other.euid, other.suid].iter().all(|&id| id == uid)
         && [other.gid, other.egid, other.sgid].iter().all(|&id| id == gid);
-    let may = same && is_dumpable(&target.process) && capabilities.contains(other.permitted);
+    let contains = || own.user.is(&other.user) && capabilities.contains(other.permitted);
+    let is_open = || is_dumpable(&target.process) || may_trace_undumpable(&own, target);
+    let may = (traces || same && contains()) && is_open();
     if may { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Whether these credentials give the right to trace the thread's process though it is not
+/// dumpable: that of the user namespace in which its program began (`mm->user_ns`). Of a process
+/// that has entered its namespace since, the administrator of the machine alone has it.
+pub fn may_trace_undumpable(own: &Credentials, target: &Thread) -> bool {
+    if target.process.is_newcomer.load(Ordering::Relaxed) {
+        return own.has(Capability::SysPtrace);
+    }
+    own.has_in(&target.credentials().user, Capability::SysPtrace)
 }
 
 /// Whether the process is open to other processes of its user.

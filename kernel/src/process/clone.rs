@@ -20,6 +20,7 @@ use hayate_machine::trap::UserRegs;
 use hayate_machine::user::UserPtr;
 
 use super::family;
+use super::membership;
 use super::namespaces;
 use super::namespaces::Namespaces;
 use super::pidfd;
@@ -60,7 +61,7 @@ pub struct CloneRequest {
 }
 
 /// The kinds of namespaces of which there is the first alone, or none.
-const MISSING: u64 = CLONE_NEWCGROUP | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWTIME;
+const MISSING: u64 = CLONE_NEWCGROUP | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWTIME;
 
 impl CloneRequest {
     fn has(&self, flag: u64) -> bool {
@@ -80,6 +81,7 @@ impl CloneRequest {
         let requires = |flag, needed| !self.has(flag) || self.has(needed);
         let bad = !requires(CLONE_THREAD, CLONE_SIGHAND)
             || !requires(CLONE_SIGHAND, CLONE_VM)
+            || (self.has(CLONE_NEWUSER) && self.has(CLONE_THREAD | CLONE_FS))
             || (self.has(CLONE_CLEAR_SIGHAND) && self.has(CLONE_SIGHAND))
             || self.has(MISSING | CLONE_INTO_CGROUP)
             || (self.has(CLONE_PIDFD) && self.has(CLONE_THREAD | CLONE_DETACHED))
@@ -255,6 +257,7 @@ fn new_process(
                 request.exit_signal
             },
             keeps_mode: from.keeps_mode.load(Ordering::Relaxed),
+            is_newcomer: from.is_newcomer.load(Ordering::Relaxed),
         },
     ));
     Ok((process, program.name))
@@ -369,11 +372,16 @@ fn renew_namespaces(
     if flags & SHARED_AND_APART == SHARED_AND_APART {
         return Err(Errno::EINVAL);
     }
+    if flags & CLONE_NEWUSER != 0 {
+        let new = membership::in_new_user_namespace(maker)?;
+        thread.set_credentials(Arc::new(new));
+        thread.process.is_newcomer.store(true, Ordering::Relaxed);
+    }
     let own = maker.own_namespaces();
     let own = own.map_or_else(Namespaces::first, |own| Namespaces::clone(&own));
     // The new thread's places, which it does not share.
     let places = thread.directories()?;
-    let mut new = own.renewed(flags, &maker.credentials(), &places)?;
+    let mut new = own.renewed(flags, &thread.credentials(), &places)?;
     new.place(&places);
     thread.enter_namespaces(execution, Arc::new(new.set));
     Ok(())

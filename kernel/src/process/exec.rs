@@ -77,7 +77,7 @@ pub fn execute(
 /// `check_unsafe_exec`, fs/exec.c, and `cap_bprm_creds_from_file`, security/commoncap.c).
 #[cold]
 pub fn may_be_misled(thread: &Thread) -> bool {
-    if thread.credentials().has(Capability::Setuid) {
+    if thread.credentials().has_own(Capability::Setuid) {
         return false;
     }
     if thread.process.is_involved() && tracing::link::bars_privilege(thread) {
@@ -170,13 +170,13 @@ fn commit(
     // As `begin_new_exec` of fs/exec.c does with `suid_dumpable` 0: a file that the user may not
     // read does not become readable by being executed.
     let hidden = concealed || old.euid != old.uid || old.egid != old.gid;
-    let credentials = Arc::new(credentials);
     let program =
         Executed { executable: Some(executable), vectors: vectors(&stack), name: name_of(&name) };
     let (old_space, old_program) = process.steady(|| {
         link::begin_program(process, &space);
         switch::begin_program(process, &space, set_id);
         process.dumpable.store(u32::from(!hidden), Ordering::Relaxed);
+        process.is_newcomer.store(concealed, Ordering::Relaxed);
         access::conceal(thread, &old, &credentials);
         thread.set_credentials(credentials);
         (running.change_space(space), running.change_program(program))

@@ -65,7 +65,7 @@ pub fn start_first(
         id: number.get(),
         process: process.clone(),
         name: name_of(&prepared.name),
-        credentials: Arc::new(prepared.credentials),
+        credentials: prepared.credentials,
         files,
         directories,
         space: Some(prepared.space),
@@ -112,6 +112,7 @@ fn make_process(
             maker: 0,
             exit_signal: 0,
             keeps_mode: false,
+            is_newcomer: false,
         },
     ))
 }

@@ -7,6 +7,7 @@ use hayate_abi::process::Utsname;
 use hayate_machine::sync::SpinLock;
 
 use crate::namespace::{self, Handle};
+use crate::user_namespace::{self, UserNamespace};
 use crate::vfs::users::Counted;
 
 /// The release of Linux whose system calls are the model, followed by our name. Programs compare
@@ -51,6 +52,8 @@ pub struct UtsNamespace {
     /// Its number.
     pub number: u64,
     names: SpinLock<Names>,
+    /// The user namespace that it belongs to.
+    pub owner: Handle<UserNamespace>,
     /// Its place among those of the user who made it.
     _counted: Option<Counted>,
 }
@@ -59,16 +62,18 @@ pub struct UtsNamespace {
 pub static FIRST: UtsNamespace = UtsNamespace {
     number: namespace::first::UTS,
     names: SpinLock::new(Names { host: Name::new(b"hayate"), domain: Name::new(b"(none)") }),
+    owner: user_namespace::first(),
     _counted: None,
 };
 
 impl UtsNamespace {
     /// Another one, which begins with the names of this one.
-    pub fn another(&self, counted: Counted) -> Handle<UtsNamespace> {
+    pub fn another(&self, owner: Handle<UserNamespace>, counted: Counted) -> Handle<UtsNamespace> {
         let names = *self.names.lock();
         Handle::Other(Arc::new(UtsNamespace {
             number: namespace::number(),
             names: SpinLock::new(names),
+            owner,
             _counted: Some(counted),
         }))
     }

@@ -16,8 +16,10 @@
 //! | [`session`], [`timers`] | a session and its terminal, the record of a process's timers |
 //! | [`seccomp`]: `notices`, `chain` | the filters of a thread's system calls |
 //! | [`record`], [`thread`] | the process, the thread |
+//! | [`numbers`] | users and groups as a thread sees them |
 //! | [`pids`], [`held`], [`pidfd`] | the table of numbers, descriptors of parts and of processes |
 //! | [`access`] | which processes may look into a process |
+//! | [`membership`] | how a thread gets into namespaces |
 //! | [`tracing`] | who traces whom, what a tracer sees, stops (also below signals and families) |
 //! | [`signal`]: `send`, `stopping` | sending signals, stopping |
 //! | [`timer`], [`cpu_time`], [`scheduled`] | timers, those on processor time, ticks and switches |
@@ -61,7 +63,9 @@ pub mod images;
 pub mod job_control;
 mod left_space;
 pub mod limits;
+pub mod membership;
 pub mod namespaces;
+pub mod numbers;
 pub mod pidfd;
 pub mod pids;
 pub mod record;

@@ -8,18 +8,20 @@
 //! to drop is a mark that the end of a thread reads anyway ([`crate::ipc::sysv::traces`]).
 //!
 //! There are further UTS, IPC and mount namespaces ([`super::identity`], [`crate::ipc::namespace`],
-//! [`crate::vfs::mount`]). Of the other kinds there is the first alone, or none: a request for
-//! another one is EINVAL, as from a kernel built without them. All belong to the first user
-//! namespace, so that what makes and enters one is `CAP_SYS_ADMIN` there.
+//! [`crate::vfs::mount`]). Each belongs to the user namespace of its maker
+//! ([`crate::user_namespace`]), and what makes and enters one is `CAP_SYS_ADMIN` there. The user
+//! namespace of a thread is in its credentials and not in the set; but a thread of another one than
+//! the first always has a set. Of the other kinds there is the first alone, or none: a request for
+//! another one is EINVAL, as from a kernel built without them.
 //!
 //! Programs that begin at images or templates are those of the first namespaces, and nobody else's:
 //! neither is made of, or begun by, a thread that has a set ([`Thread::is_apart`]).
 //!
-//! [`Thread::is_apart`]: super::thread::Thread::is_apart
+//! [`Thread::is_apart`]: super::Thread::is_apart
 
 use alloc::sync::Arc;
 
-use hayate_abi::process::{CLONE_NEWIPC, CLONE_NEWNS, CLONE_NEWUTS, CLONE_SYSVSEM};
+use hayate_abi::process::{CLONE_NEWIPC, CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWUTS, CLONE_SYSVSEM};
 use hayate_abi::{Errno, Result};
 
 use super::identity;
@@ -37,7 +39,10 @@ use crate::vfs::users;
 use crate::vfs::users::{Count, Counted, Holdings, Limit};
 
 /// The kinds of which there are more than the first, as flags of `clone(2)`.
-pub const KINDS: u64 = CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNS;
+pub const KINDS: u64 = OF_SET | CLONE_NEWUSER;
+
+/// Those that a set has. Its user namespace is in the credentials of a thread.
+const OF_SET: u64 = CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNS;
 
 /// `/proc/sys/user/max_uts_namespaces`: half as many as there may be threads (`fork_init`).
 pub static MOST_UTS: Limit = Limit::new(|| PID_MAX as usize / 2);
@@ -46,6 +51,20 @@ pub static MOST_IPC: Limit = Limit::new(|| PID_MAX as usize / 2);
 
 /// `/proc/sys/user/max_mnt_namespaces`
 pub static MOST_MNT: Limit = Limit::new(|| PID_MAX as usize / 2);
+
+/// `/proc/sys/user/max_user_namespaces`
+pub static MOST_USER: Limit = Limit::new(|| PID_MAX as usize / 2);
+
+/// Counts a namespace that `maker` makes: for the user who answers for it in the first user
+/// namespace. `ENOSPC` if that one may have no more.
+pub(super) fn count(
+    maker: &Credentials,
+    which: fn(&Holdings) -> &Count,
+    most: &Limit,
+) -> Result<Counted> {
+    let user = users::of(maker.user.answerable(maker.euid))?;
+    Counted::new(user, which, most.get()).ok_or(Errno::ENOSPC)
+}
 
 /// A set.
 #[derive(Clone)]
@@ -87,34 +106,37 @@ impl Namespaces {
     }
 
     /// This set with new namespaces of the kinds in `flags` (`copy_namespaces`, kernel/nsproxy.c),
-    /// for a thread whose places are those of `context`.
+    /// for a thread whose places are those of `context`. They belong to the user namespace of
+    /// `maker`, which a new one is made for before ([`super::membership`]).
     ///
     /// # Errors
-    /// `EPERM` without the right to administer; `EINVAL` if adjustments of semaphores are to be
+    /// `EPERM` without the right to administer that; `EINVAL` if adjustments of semaphores are to be
     /// shared across IPC namespaces; `ENOSPC` if the user has as many as it may; `ENOMEM`.
     pub fn renewed(&self, flags: u64, maker: &Credentials, context: &FsContext) -> Result<Renewed> {
         const APART_AND_SHARED: u64 = CLONE_NEWIPC | CLONE_SYSVSEM;
-        maker.require(Capability::SysAdmin)?;
+        if flags & OF_SET == 0 {
+            return Ok(Renewed { set: self.clone(), places: None });
+        }
+        maker.require_own(Capability::SysAdmin)?;
         if flags & APART_AND_SHARED == APART_AND_SHARED {
             return Err(Errno::EINVAL);
         }
-        let user = users::of(maker.euid)?;
-        let count = |which: fn(&Holdings) -> &Count, most: &Limit| {
-            Counted::new(user.clone(), which, most.get()).ok_or(Errno::ENOSPC)
-        };
+        let owner = || maker.user.clone();
         let mut new = self.clone();
         let mut places = None;
         if flags & CLONE_NEWNS != 0 {
-            let counted = count(|user| &user.mount_namespaces, &MOST_MNT)?;
-            let copied = mount_tree::copy_namespace(&self.mounts, context, counted)?;
+            let counted = count(maker, |user| &user.mount_namespaces, &MOST_MNT)?;
+            let copied = mount_tree::copy_namespace(&self.mounts, context, owner(), counted)?;
             new.mounts = copied.namespace;
             places = Some((copied.root, copied.working));
         }
         if flags & CLONE_NEWUTS != 0 {
-            new.uts = self.uts.another(count(|user| &user.uts_namespaces, &MOST_UTS)?);
+            let counted = count(maker, |user| &user.uts_namespaces, &MOST_UTS)?;
+            new.uts = self.uts.another(owner(), counted);
         }
         if flags & CLONE_NEWIPC != 0 {
-            new.ipc = IpcNamespace::another(count(|user| &user.ipc_namespaces, &MOST_IPC)?);
+            let counted = count(maker, |user| &user.ipc_namespaces, &MOST_IPC)?;
+            new.ipc = IpcNamespace::another(owner(), counted);
         }
         Ok(Renewed { set: new, places })
     }

@@ -194,6 +194,8 @@ pub struct Process {
     programs: AtomicU32,
     /// Programs that it executes start in supervisor mode (see [`crate::supervisor::switch`]).
     pub keeps_mode: AtomicBool,
+    /// Its program began in another user namespace than the one it is in, or may not be read there.
+    pub is_newcomer: AtomicBool,
     /// How often its mode was switched.
     pub mode_switches: AtomicU64,
     /// See [`Process::is_involved`].
@@ -230,6 +232,8 @@ pub struct Inheritance {
     pub exit_signal: u32,
     /// Whether programs that it executes start in supervisor mode.
     pub keeps_mode: bool,
+    /// See [`Process::is_newcomer`].
+    pub is_newcomer: bool,
 }
 
 impl Process {
@@ -273,6 +277,7 @@ impl Process {
             oom_score_adjust: AtomicI32::new(from.oom_score_adjust),
             programs: AtomicU32::new(0),
             keeps_mode: AtomicBool::new(from.keeps_mode),
+            is_newcomer: AtomicBool::new(from.is_newcomer),
             mode_switches: AtomicU64::new(0),
             involved: AtomicBool::new(false),
         }

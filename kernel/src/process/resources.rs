@@ -414,5 +414,6 @@ pub fn may_see(kind: ResourceKind, of: u32) -> bool {
         kind,
         ResourceKind::Plate | ResourceKind::Space | ResourceKind::Region | ResourceKind::Attachment
     );
-    !private || viewer.euid == of || viewer.has(crate::credentials::Capability::SysPtrace)
+    let is_own = viewer.is_outermost() && viewer.euid == of;
+    !private || is_own || viewer.has(crate::credentials::Capability::SysPtrace)
 }

@@ -18,8 +18,7 @@ use hayate_machine::sync::{Once, SpinLock};
 
 use smallvec::SmallVec;
 
-use super::identity::UtsNamespace;
-use super::namespaces::{Membership, Namespaces};
+use super::namespaces::Membership;
 use super::record::Process;
 use super::restart::Restart;
 use super::seccomp::State;
@@ -29,17 +28,14 @@ use super::templates::declaration::Declaration;
 use super::usage::{Counters, Usage};
 use crate::credentials::{Capability, Credentials};
 use crate::ipc::actor::Actor;
-use crate::ipc::namespace::IpcNamespace;
-use crate::ipc::sysv::shm::Segments;
 use crate::ipc::sysv::traces::Traces;
 use crate::memory;
 use crate::memory::Space;
-use crate::namespace::Handle;
 use crate::schedule;
 use crate::schedule::{Execution, Scheduling, WaitQueue};
+use crate::user_namespace;
 use crate::vfs::context::FsContext;
 use crate::vfs::descriptor::FdTable;
-use crate::vfs::mount::MountNamespace;
 use crate::vfs::open_file::OpenFile;
 
 hayate_machine::per_cpu! {
@@ -101,7 +97,7 @@ pub struct Thread {
     process_id: AtomicU32,
     /// The process it belongs to.
     pub process: Arc<Process>,
-    execution: SpinLock<Option<Arc<Execution>>>,
+    pub(super) execution: SpinLock<Option<Arc<Execution>>>,
     name: SpinLock<ThreadName>,
     credentials: SpinLock<Arc<Credentials>>,
     /// Whether these are an administrator's: readable without the lock.
@@ -147,7 +143,7 @@ pub struct Thread {
     pub declared: Declaration,
     /// What it has done with System V objects.
     pub traces: Traces,
-    namespaces: SpinLock<Membership>,
+    pub(super) namespaces: SpinLock<Membership>,
     /// Counts of its reads and writes.
     pub moved: Counters,
     /// How it was scheduled when it ended, in packed form.
@@ -285,68 +281,11 @@ impl Thread {
 
     /// Itself as objects of System V and POSIX see it.
     pub fn actor(&self) -> Actor {
-        Actor { credentials: self.credentials(), process: self.process.id() }
-    }
-
-    /// Whether it may be in other namespaces than the first: whatever is kept is not for it.
-    #[inline]
-    pub fn is_apart(&self) -> bool {
-        self.traces.has_namespaces()
-    }
-
-    /// Its set of namespaces; `None` if it has left them.
-    pub fn namespaces(&self) -> Option<Namespaces> {
-        if self.execution.lock().is_none() {
-            return None;
-        }
-        match &*self.namespaces.lock() {
-            Membership::First => Some(Namespaces::first()),
-            Membership::Other(own) => Some(Namespaces::clone(own)),
-            Membership::Left => None,
-        }
-    }
-
-    /// Its set, if that is not the first namespaces'.
-    pub(super) fn own_namespaces(&self) -> Option<Arc<Namespaces>> {
-        match &*self.namespaces.lock() {
-            Membership::Other(own) => Some(own.clone()),
-            Membership::First | Membership::Left => None,
-        }
-    }
-
-    /// Its UTS namespace. For the current thread.
-    pub fn uts(&self) -> Handle<UtsNamespace> {
-        self.own_namespaces().map_or_else(|| Namespaces::first().uts, |own| own.uts.clone())
-    }
-
-    /// Its IPC namespace. For the current thread.
-    pub fn ipc(&self) -> Handle<IpcNamespace> {
-        self.own_namespaces().map_or_else(|| Namespaces::first().ipc, |own| own.ipc.clone())
-    }
-
-    /// Its mount namespace. For the current thread.
-    pub fn mounts(&self) -> Handle<MountNamespace> {
-        self.own_namespaces().map_or_else(|| Namespaces::first().mounts, |own| own.mounts.clone())
-    }
-
-    /// Puts it into namespaces; `execution` is its own. For the current thread, and for one that is
-    /// not started.
-    #[cold]
-    pub fn enter_namespaces(&self, execution: &Execution, set: Arc<Namespaces>) {
-        self.traces.note_namespaces();
-        execution.note_namespaces();
-        let old = core::mem::replace(&mut *self.namespaces.lock(), Membership::Other(set));
-        drop(old);
-    }
-
-    /// Leaves its namespaces, since it ends. Returns the segments of the IPC namespace, of which it
-    /// may be a maker.
-    #[cold]
-    pub(super) fn leave_namespaces(&self) -> Handle<Segments> {
-        let segments = self.ipc().shm.clone();
-        let old = core::mem::replace(&mut *self.namespaces.lock(), Membership::Left);
-        drop(old);
-        segments
+        let over = match self.is_apart() {
+            true => self.ipc().owner.clone(),
+            false => user_namespace::first(),
+        };
+        Actor { credentials: self.credentials(), process: self.process.id(), over }
     }
 
     /// Its execution; `None` before it starts and after it ended.

@@ -14,6 +14,7 @@ use crate::vfs::context::FsContext;
 use crate::vfs::file_count::Counted;
 use crate::vfs::inode::Inode;
 use crate::vfs::mount::{Location, flags};
+use crate::vfs::mount_tree;
 use crate::vfs::open;
 use crate::vfs::open_file::OpenFile;
 use crate::vfs::path::{Resolver, permitted};
@@ -90,10 +91,14 @@ impl Executable {
         let file = open::open_location(&resolver, location, O_RDONLY, true, Counted::new()?)?;
         let page_cache = file.inode().page_cache().ok_or(Errno::EACCES)?;
         let denial = page_cache.deny_writing()?;
-        let counts = mount_flags & flags::MS_NOSUID == 0;
-        let sets = if counts { attributes.mode } else { 0 };
-        let capabilities =
-            if attributes.capabilities && counts { capabilities_of(file.inode())? } else { None };
+        let gives = attributes.mode & (SET_USER | SET_GROUP) != 0 || attributes.capabilities;
+        let counts = gives && may_give_rights(file.location(), credentials);
+        let is_known = || credentials.knows(attributes.uid, attributes.gid);
+        let sets = if counts && is_known() { attributes.mode } else { 0 };
+        let capabilities = match attributes.capabilities && counts {
+            true => capabilities_of(file.inode(), credentials)?,
+            false => None,
+        };
         Ok(Executable {
             file,
             page_cache,
@@ -152,14 +157,28 @@ impl Executable {
     }
 }
 
+/// Whether set-id bits and capabilities of a file count at all: not if its mount says so, or is not
+/// in the caller's mount namespace, or its file system was mounted in another user namespace than
+/// the caller's or one around it (`mnt_may_suid`, fs/namespace.c of Linux 6.1).
+#[cold]
+fn may_give_rights(place: &Location, credentials: &Credentials) -> bool {
+    let mount = &place.mount;
+    mount.flags() & flags::MS_NOSUID == 0
+        && mount_tree::of_caller().has(mount)
+        && credentials.user.is_within(mount.user())
+}
+
 /// Reads the capabilities that a file gives (`get_vfs_caps_from_disk`, security/commoncap.c).
 /// Those of another user namespace's root do not count.
 #[cold]
-fn capabilities_of(inode: &Arc<dyn Inode>) -> Result<Option<FileCapabilities>> {
+fn capabilities_of(
+    inode: &Arc<dyn Inode>,
+    credentials: &Credentials,
+) -> Result<Option<FileCapabilities>> {
     let value = match inode.get_xattr(CAPABILITIES) {
         Err(Errno::ENODATA | Errno::EOPNOTSUPP) => return Ok(None),
         other => other?,
     };
     let read = FileCapabilities::read(&value).ok_or(Errno::EINVAL)?;
-    Ok((read.root == 0).then_some(read))
+    Ok(credentials.has_root_around(read.root).then_some(read))
 }

@@ -116,7 +116,7 @@ pub struct Prepared {
     /// The file, for `/proc/PID/exe`.
     pub executable: Arc<Executable>,
     /// The credentials of the program.
-    pub credentials: Credentials,
+    pub credentials: Arc<Credentials>,
     /// Whether it gained privilege.
     pub secure: bool,
     /// Whether it has set-user-id or set-group-id bits or file capabilities that count, gained or
@@ -462,10 +462,12 @@ pub fn prepare<W: Watch>(
         None => credentials.for_program(set_user, set_group),
         Some(file) => credentials.for_capable_program(set_user, set_group, file, !privileged)?,
     };
+    let new = Arc::new(new);
 
     W::enter(StartPart::Space);
-    // A space whose program gained privilege is not kept.
+    // A space whose program gained privilege is not kept, nor one of another user namespace.
     let plain = !secure
+        && new.is_outermost()
         && !set_id
         && fixed.is_none()
         && (policy::keeps_whole_spaces() || regions::are_wanted());
@@ -522,7 +524,7 @@ fn under(
         entry: 0,
         stack,
         executable: program.executable,
-        credentials: credentials.for_program(None, None).0,
+        credentials: Arc::new(credentials.for_program(None, None).0),
         secure: false,
         set_id: false,
         refused: false,

@@ -10,7 +10,7 @@ use zerocopy::IntoBytes;
 
 use super::load;
 use super::strings::Strings;
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, Id};
 use crate::memory::{MapRequest, Mapping, PAGE, Placement, Protection, Space, page_down};
 use crate::random;
 use crate::reclaim::growth;
@@ -154,6 +154,8 @@ fn place(
 fn auxiliary(facts: &Facts<'_>, path: usize, platform: usize, random: usize) -> [[usize; 2]; 21] {
     let cpu = hayate_machine::cpu::features();
     let credentials = facts.credentials;
+    let user = |id: Id| credentials.user.shown_user(id) as usize;
+    let group = |id: Id| credentials.user.shown_group(id) as usize;
     // Without a vDSO, an entry that programs ignore.
     let shown = match hayate_machine::vdso::object() {
         Some(object) => [AT_SYSINFO_EHDR as usize, object],
@@ -171,10 +173,10 @@ fn auxiliary(facts: &Facts<'_>, path: usize, platform: usize, random: usize) -> 
         [AT_BASE as usize, facts.interpreter],
         [AT_FLAGS as usize, 0],
         [AT_ENTRY as usize, facts.entry],
-        [AT_UID as usize, credentials.uid as usize],
-        [AT_EUID as usize, credentials.euid as usize],
-        [AT_GID as usize, credentials.gid as usize],
-        [AT_EGID as usize, credentials.egid as usize],
+        [AT_UID as usize, user(credentials.uid)],
+        [AT_EUID as usize, user(credentials.euid)],
+        [AT_GID as usize, group(credentials.gid)],
+        [AT_EGID as usize, group(credentials.egid)],
         [AT_SECURE as usize, usize::from(facts.secure)],
         [AT_RANDOM as usize, random],
         [AT_HWCAP2 as usize, cpu.hwcap2 as usize],

@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::credentials::Capability;
 use crate::ipc::unix::message::MOST_DESCRIPTORS;
 use crate::process;
-use crate::process::pids;
+use crate::process::{numbers, pids};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::vfs::open_file::OpenFile;
@@ -118,14 +118,16 @@ fn take_descriptors(data: &[u8], into: &mut Vec<Arc<OpenFile>>) -> Result<()> {
 /// Checks that a program claims its own credentials, unless it is privileged (unix(7),
 /// SCM_CREDENTIALS).
 fn check_credentials(claimed: Ucred) -> Result<Ucred> {
+    let (uid, gid) = (numbers::user(claimed.uid)?, numbers::group(claimed.gid)?);
+    let claimed = Ucred { uid, gid, ..claimed };
     let thread = process::current();
     let own = thread.identity();
     let credentials = thread.credentials();
     let uids = [credentials.uid, credentials.euid, credentials.suid];
     let gids = [credentials.gid, credentials.egid, credentials.sgid];
     let pid = claimed.pid == own.pid || credentials.has(Capability::SysAdmin);
-    let uid = uids.contains(&claimed.uid) || credentials.has(Capability::Setuid);
-    let gid = gids.contains(&claimed.gid) || credentials.has(Capability::Setgid);
+    let uid = uids.contains(&claimed.uid) || credentials.has_own(Capability::Setuid);
+    let gid = gids.contains(&claimed.gid) || credentials.has_own(Capability::Setgid);
     if !(pid && uid && gid) {
         return Err(Errno::EPERM);
     }

@@ -1,4 +1,7 @@
 //! Credentials (`credentials(7)`, `setuid(2)` and related calls, `capget(2)`).
+//!
+//! Programs give and get numbers of their user namespace ([`numbers`]), and the right to take others
+//! is that of the namespace: a number without a user is `EINVAL`.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,7 +12,7 @@ use hayate_machine::user::UserPtr;
 
 use crate::credentials::{Capability, CapabilitySet, Credentials, Id, KEEP};
 use crate::process;
-use crate::process::{access, pids};
+use crate::process::{access, numbers, pids};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 
@@ -33,22 +36,22 @@ fn change(edit: impl FnOnce(&mut Credentials) -> Result<()>) -> Result<()> {
 
 /// `getuid(2)`
 pub fn getuid() -> Id {
-    own().uid
+    numbers::shown_user(own().uid)
 }
 
 /// `getgid(2)`
 pub fn getgid() -> Id {
-    own().gid
+    numbers::shown_group(own().gid)
 }
 
 /// `geteuid(2)`
 pub fn geteuid() -> Id {
-    own().euid
+    numbers::shown_user(own().euid)
 }
 
 /// `getegid(2)`
 pub fn getegid() -> Id {
-    own().egid
+    numbers::shown_group(own().egid)
 }
 
 /// `setuid(2)`
@@ -56,9 +59,10 @@ pub fn setuid(user: Id) -> Result<()> {
     if user == KEEP {
         return Err(Errno::EINVAL);
     }
+    let user = numbers::user(user)?;
     change(|new| {
         let old = new.clone();
-        if old.has(Capability::Setuid) {
+        if old.has_own(Capability::Setuid) {
             new.uid = user;
             new.suid = user;
         } else if user != old.uid && user != old.suid {
@@ -76,8 +80,9 @@ pub fn setgid(group: Id) -> Result<()> {
     if group == KEEP {
         return Err(Errno::EINVAL);
     }
+    let group = numbers::group(group)?;
     change(|new| {
-        if new.has(Capability::Setgid) {
+        if new.has_own(Capability::Setgid) {
             new.gid = group;
             new.sgid = group;
         } else if group != new.gid && group != new.sgid {
@@ -91,9 +96,10 @@ pub fn setgid(group: Id) -> Result<()> {
 
 /// `setreuid(2)`
 pub fn setreuid(real: Id, effective: Id) -> Result<()> {
+    let (real, effective) = (numbers::user_or_keep(real)?, numbers::user_or_keep(effective)?);
     change(|new| {
         let old = new.clone();
-        let privileged = old.has(Capability::Setuid);
+        let privileged = old.has_own(Capability::Setuid);
         if real != KEEP {
             if !privileged && real != old.uid && real != old.euid {
                 return Err(Errno::EPERM);
@@ -118,9 +124,10 @@ pub fn setreuid(real: Id, effective: Id) -> Result<()> {
 
 /// `setregid(2)`
 pub fn setregid(real: Id, effective: Id) -> Result<()> {
+    let (real, effective) = (numbers::group_or_keep(real)?, numbers::group_or_keep(effective)?);
     change(|new| {
         let old = new.clone();
-        let privileged = old.has(Capability::Setgid);
+        let privileged = old.has_own(Capability::Setgid);
         if real != KEEP {
             if !privileged && real != old.gid && real != old.egid {
                 return Err(Errno::EPERM);
@@ -144,10 +151,12 @@ pub fn setregid(real: Id, effective: Id) -> Result<()> {
 
 /// `setresuid(2)`
 pub fn setresuid(real: Id, effective: Id, saved: Id) -> Result<()> {
+    let (real, effective) = (numbers::user_or_keep(real)?, numbers::user_or_keep(effective)?);
+    let saved = numbers::user_or_keep(saved)?;
     change(|new| {
         let old = new.clone();
         let known = [old.uid, old.euid, old.suid, KEEP];
-        if !old.has(Capability::Setuid)
+        if !old.has_own(Capability::Setuid)
             && [real, effective, saved].iter().any(|id| !known.contains(id))
         {
             return Err(Errno::EPERM);
@@ -164,10 +173,12 @@ pub fn setresuid(real: Id, effective: Id, saved: Id) -> Result<()> {
 
 /// `setresgid(2)`
 pub fn setresgid(real: Id, effective: Id, saved: Id) -> Result<()> {
+    let (real, effective) = (numbers::group_or_keep(real)?, numbers::group_or_keep(effective)?);
+    let saved = numbers::group_or_keep(saved)?;
     change(|new| {
         let old = new.clone();
         let known = [old.gid, old.egid, old.sgid, KEEP];
-        if !old.has(Capability::Setgid)
+        if !old.has_own(Capability::Setgid)
             && [real, effective, saved].iter().any(|id| !known.contains(id))
         {
             return Err(Errno::EPERM);
@@ -188,39 +199,41 @@ fn write_three(to: [usize; 3], ids: [Id; 3]) -> Result<()> {
 /// `getresuid(2)`
 pub fn getresuid(real: usize, effective: usize, saved: usize) -> Result<()> {
     let own = own();
-    write_three([real, effective, saved], [own.uid, own.euid, own.suid])
+    write_three([real, effective, saved], [own.uid, own.euid, own.suid].map(numbers::shown_user))
 }
 
 /// `getresgid(2)`
 pub fn getresgid(real: usize, effective: usize, saved: usize) -> Result<()> {
     let own = own();
-    write_three([real, effective, saved], [own.gid, own.egid, own.sgid])
+    write_three([real, effective, saved], [own.gid, own.egid, own.sgid].map(numbers::shown_group))
 }
 
 /// `setfsuid(2)`: returns the old id, whether or not it changed.
 pub fn setfsuid(user: Id) -> Id {
     let old = own();
+    let user = numbers::user_or_keep(user).unwrap_or(KEEP);
     let known = [old.uid, old.euid, old.suid, old.fsuid].contains(&user);
-    if user != KEEP && (known || old.has(Capability::Setuid)) {
+    if user != KEEP && (known || old.has_own(Capability::Setuid)) {
         let _ = change(|new| {
             new.set_fsuid(user);
             Ok(())
         });
     }
-    old.fsuid
+    numbers::shown_user(old.fsuid)
 }
 
 /// `setfsgid(2)`
 pub fn setfsgid(group: Id) -> Id {
     let old = own();
+    let group = numbers::group_or_keep(group).unwrap_or(KEEP);
     let known = [old.gid, old.egid, old.sgid, old.fsgid].contains(&group);
-    if group != KEEP && (known || old.has(Capability::Setgid)) {
+    if group != KEEP && (known || old.has_own(Capability::Setgid)) {
         let _ = change(|new| {
             new.fsgid = group;
             Ok(())
         });
     }
-    old.fsgid
+    numbers::shown_group(old.fsgid)
 }
 
 /// `getgroups(2)`
@@ -232,14 +245,25 @@ pub fn getgroups(count: i32, groups: usize) -> Result<usize> {
         if count < found {
             return Err(Errno::EINVAL);
         }
-        UserPtr::new(groups).write_slice(&own.groups[..])?;
+        if own.is_outermost() {
+            UserPtr::new(groups).write_slice(&own.groups[..])?;
+        } else {
+            let at = |index: usize| groups.wrapping_add(index * size_of::<Id>());
+            for (index, &group) in own.groups.iter().enumerate() {
+                UserPtr::new(at(index)).write(&own.user.shown_group(group))?;
+            }
+        }
     }
     Ok(found)
 }
 
 /// `setgroups(2)`
 pub fn setgroups(count: i32, groups: usize) -> Result<()> {
-    own().require(Capability::Setgid)?;
+    let own = own();
+    own.require_own(Capability::Setgid)?;
+    if !own.user.may_set_groups() {
+        return Err(Errno::EPERM);
+    }
     let count = usize::try_from(count).map_err(|_| Errno::EINVAL)?;
     if count > GROUPS_MAX {
         return Err(Errno::EINVAL);
@@ -248,6 +272,9 @@ pub fn setgroups(count: i32, groups: usize) -> Result<()> {
     growth::relieved(|| list.make_room_exact(count))?;
     list.resize(count, 0);
     UserPtr::new(groups).read_slice(&mut list)?;
+    for group in &mut list {
+        *group = numbers::group(*group)?;
+    }
     list.sort_unstable();
     change(|new| {
         new.groups = Arc::new(list);
@@ -315,7 +342,7 @@ pub fn capset(header: usize, data: usize) -> Result<()> {
     change(|new| {
         let raisable = CapabilitySet(new.inheritable.0 | new.permitted.0);
         let bounded = CapabilitySet(new.inheritable.0 | new.bounding.0);
-        let free = new.has(Capability::Setpcap);
+        let free = new.has_own(Capability::Setpcap);
         if (!free && !raisable.contains(inheritable))
             || !bounded.contains(inheritable)
             || !new.permitted.contains(permitted)

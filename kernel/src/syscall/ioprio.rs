@@ -9,7 +9,7 @@ use hayate_abi::{Errno, Result};
 
 use crate::credentials::Capability;
 use crate::process;
-use crate::process::{Thread, pids};
+use crate::process::{Thread, numbers, pids};
 use crate::schedule::{Policy, Scheduling};
 
 /// `IOPRIO_CLASS_*`
@@ -47,7 +47,10 @@ fn for_each(which: i32, who: i32, mut visit: impl FnMut(&Arc<Thread>) -> Result<
             &move |thread| group.is_ok_and(|group| thread.process.group() == group)
         }
         // User 0 is user 0 and not the caller, and -1 is none.
-        WHO_USER => &|thread| who != -1 && thread.credentials().uid == who as u32,
+        WHO_USER => {
+            let user = numbers::user(who as u32);
+            &move |thread| who != -1 && user.is_ok_and(|user| thread.credentials().uid == user)
+        }
         _ => return Err(Errno::EINVAL),
     };
     let mut found = false;

@@ -11,13 +11,16 @@ use hayate_abi::process::*;
 use hayate_abi::{Errno, Result};
 
 use super::file::open_file;
-use crate::credentials::Capability;
+use crate::credentials::{Capability, Credentials};
 use crate::fs::proc::namespaces::{Namespace, of_file};
 use crate::process;
 use crate::process::access::Ids;
+use crate::process::membership;
+use crate::process::namespaces;
 use crate::process::namespaces::Namespaces;
 use crate::process::{Thread, access, pidfd};
 use crate::schedule;
+use crate::user_namespace::UserNamespace;
 
 /// `setns(2)`
 pub fn setns(fd: i32, kind: i32) -> Result<()> {
@@ -42,8 +45,9 @@ pub fn setns(fd: i32, kind: i32) -> Result<()> {
     let other = held?.first_thread().ok_or(Errno::ESRCH)?;
     access::check(&other, Ids::Real)?;
     let set = other.namespaces().ok_or(Errno::ESRCH)?;
+    let user = other.credentials().user.clone();
     let all = [
-        Namespace::User,
+        Namespace::User(user),
         Namespace::Mount(set.mounts),
         Namespace::Uts(set.uts),
         Namespace::Ipc(set.ipc),
@@ -60,9 +64,26 @@ fn enter(thread: &Thread, chosen: &[Namespace]) -> Result<()> {
     let old = thread.namespaces().ok_or(Errno::ESRCH)?;
     let mut new = old.clone();
     let directories = thread.directories()?;
+    let own = thread.credentials();
+    // Those of the user namespace that is entered come first, and count for the others.
+    let mut entered = None;
     for namespace in chosen {
-        check(thread, namespace)?;
+        let inside = entered.as_ref().map_or(&own.user, |inside: &Credentials| &inside.user);
+        check(&own, inside, namespace)?;
         match namespace {
+            // One reference is the thread's, one is this function's (`userns_install`).
+            Namespace::User(_)
+                if thread.process.thread_count() > 1 || Arc::strong_count(&directories) > 2 =>
+            {
+                return Err(Errno::EINVAL);
+            }
+            Namespace::User(user) => {
+                own.require_in(user, Capability::SysAdmin)?;
+                membership::leave_supervisor_out(thread)?;
+                let mut inside = Credentials::clone(&own);
+                inside.enter(user.clone());
+                entered = Some(inside);
+            }
             Namespace::Uts(uts) => new.uts = uts.clone(),
             Namespace::Ipc(ipc) => new.ipc = ipc.clone(),
             // One reference is the thread's, one is this function's (`mntns_install`).
@@ -70,10 +91,10 @@ fn enter(thread: &Thread, chosen: &[Namespace]) -> Result<()> {
                 return Err(Errno::EINVAL);
             }
             Namespace::Mount(mounts) => new.mounts = mounts.clone(),
-            Namespace::Network | Namespace::Pid | Namespace::User => {}
+            Namespace::Network | Namespace::Pid => {}
         }
     }
-    let has = |kind| chosen.iter().any(|namespace| namespace.kind() == kind);
+    let has = |kind| chosen.iter().any(|namespace| namespace.kind() & kind != 0);
     if has(CLONE_NEWIPC) {
         thread.traces.remember_segments(&old.ipc.shm)?;
         thread.traces.leave_undo(thread.process.id());
@@ -84,23 +105,27 @@ fn enter(thread: &Thread, chosen: &[Namespace]) -> Result<()> {
         directories.set_working(root.clone());
         directories.set_root(root);
     }
-    if has(CLONE_NEWUTS) || has(CLONE_NEWIPC) || has(CLONE_NEWNS) {
+    if has(namespaces::KINDS) {
         thread.enter_namespaces(&schedule::current(), Arc::<Namespaces>::new(new));
+    }
+    if let Some(inside) = entered {
+        thread.enter_user_namespace(&own, Arc::new(inside));
     }
     Ok(())
 }
 
-/// Whether the thread may enter a namespace. All belong to the first user namespace, and so do the
-/// thread's capabilities.
-fn check(thread: &Thread, namespace: &Namespace) -> Result<()> {
-    let own = thread.credentials();
-    match namespace {
+/// Whether a thread with the credentials `own` may enter a namespace: it has the right to
+/// administer what that belongs to, and the user namespace in which it then is, `inside`.
+fn check(own: &Credentials, inside: &UserNamespace, namespace: &Namespace) -> Result<()> {
+    if let Namespace::User(user) = namespace {
         // It is in it: nobody gains capabilities by entering anew (`userns_install`).
-        Namespace::User => Err(Errno::EINVAL),
-        Namespace::Mount(_) => {
-            own.require(Capability::SysChroot)?;
-            own.require(Capability::SysAdmin)
-        }
-        _ => own.require(Capability::SysAdmin),
+        return if own.user.is(user) { Err(Errno::EINVAL) } else { Ok(()) };
     }
+    if let Some(owner) = namespace.owner() {
+        own.require_in(&owner, Capability::SysAdmin)?;
+    }
+    if matches!(namespace, Namespace::Mount(_)) {
+        own.require_in(inside, Capability::SysChroot)?;
+    }
+    own.require_in(inside, Capability::SysAdmin)
 }

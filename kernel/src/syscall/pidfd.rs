@@ -10,7 +10,7 @@ use super::signal;
 use crate::fs::proc;
 use crate::process;
 use crate::process::access::{self, Ids};
-use crate::process::{pidfd, pids};
+use crate::process::{numbers, pidfd, pids};
 use crate::vfs::open_file::flags::O_NONBLOCK;
 
 /// `pidfd_open(2)`
@@ -45,7 +45,7 @@ pub fn pidfd_send_signal(fd: i32, number: i32, info: usize, flags: u32) -> Resul
             Siginfo::from_sender(number as u32, SI_USER, caller.process.id(), uid)
         }
         address => {
-            let given = signal::read_info(address, None)?;
+            let given = numbers::told_by_current(signal::read_info(address, None)?);
             if given.si_signo != number {
                 return Err(Errno::EINVAL);
             }

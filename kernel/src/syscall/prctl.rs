@@ -138,7 +138,7 @@ fn set_parent_death_signal(thread: &Thread, signal: usize) -> Result<()> {
 /// Removes a capability from the bounding set (capabilities(7)).
 fn drop_from_bounding(thread: &Thread, number: usize) -> Result<()> {
     let bit = capability(number)?;
-    thread.credentials().require(Capability::Setpcap)?;
+    thread.credentials().require_own(Capability::Setpcap)?;
     let mut new = (*thread.credentials()).clone();
     new.bounding = CapabilitySet(new.bounding.0 & !bit);
     thread.set_credentials(alloc::sync::Arc::new(new));
@@ -182,7 +182,7 @@ fn set_securebits(thread: &Thread, wanted: usize) -> Result<()> {
     if locked & (old ^ wanted) != 0 || old & locks & !wanted != 0 || wanted & !ALL != 0 {
         return Err(Errno::EPERM);
     }
-    thread.credentials().require(Capability::Setpcap)?;
+    thread.credentials().require_own(Capability::Setpcap)?;
     edit_securebits(thread, ALL, false);
     edit_securebits(thread, wanted, true);
     Ok(())

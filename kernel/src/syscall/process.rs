@@ -20,13 +20,14 @@ use crate::process::clone;
 use crate::process::clone::CloneRequest;
 use crate::process::images;
 use crate::process::images::Course;
+use crate::process::membership;
 use crate::process::namespaces;
 use crate::process::templates;
 use crate::process::tracing;
 use crate::process::usage::Usage;
 use crate::process::wait;
 use crate::process::wait::{Report, WaitFor};
-use crate::process::{Process, Thread, exec, exit, job_control, pidfd, pids, thread};
+use crate::process::{Process, Thread, exec, exit, job_control, numbers, pidfd, pids, thread};
 use crate::program;
 use crate::program::{Beginning, Strings, strings};
 use crate::reclaim::growth::Grow;
@@ -342,7 +343,7 @@ pub fn waitid(kind: i32, id: i32, info: usize, options: u32, usage: usize) -> Re
     if info != 0 {
         let mut shown = Siginfo::new(0, 0);
         if let Some(Report { code, pid, uid, value, .. }) = report {
-            shown = Siginfo::from_child(code, pid, uid, value, 0, 0);
+            shown = Siginfo::from_child(code, pid, numbers::shown_user(uid), value, 0, 0);
         }
         UserPtr::new(info).write(&shown)?;
     }
@@ -438,7 +439,10 @@ pub fn set_tid_address(address: usize) -> u32 {
 
 /// `unshare(2)`
 pub fn unshare(flags: usize) -> Result<()> {
-    let flags = flags as u64;
+    let mut flags = flags as u64;
+    if flags & CLONE_NEWUSER != 0 {
+        flags |= CLONE_THREAD | CLONE_FS;
+    }
     let thread = process::current();
     let known = CLONE_FILES | CLONE_FS | CLONE_SYSVSEM | CLONE_THREAD | CLONE_SIGHAND | CLONE_VM;
     if flags & !(known | namespaces::KINDS) != 0 {
@@ -449,12 +453,18 @@ pub fn unshare(flags: usize) -> Result<()> {
     if alone && thread.process.thread_count() > 1 {
         return Err(Errno::EINVAL);
     }
+    let old = thread.credentials();
+    let user = match flags & CLONE_NEWUSER {
+        0 => None,
+        _ => Some(Arc::new(membership::in_new_user_namespace(&thread)?)),
+    };
     let apart = match flags & namespaces::KINDS {
         0 => None,
         // Adjustments are left behind in any case: what is to be shared is none of `renewed`'s.
         kinds => {
             let own = thread.namespaces().ok_or(Errno::ESRCH)?;
-            Some(own.renewed(kinds, &thread.credentials(), &*thread.directories()?)?)
+            let maker = user.as_ref().unwrap_or(&old);
+            Some(own.renewed(kinds, maker, &*thread.directories()?)?)
         }
     };
     if flags & CLONE_FILES != 0 {
@@ -473,6 +483,9 @@ pub fn unshare(flags: usize) -> Result<()> {
     if let Some(mut apart) = apart {
         apart.place(&*thread.directories()?);
         thread.enter_namespaces(&schedule::current(), Arc::new(apart.set));
+    }
+    if let Some(new) = user {
+        thread.enter_user_namespace(&old, new);
     }
     Ok(())
 }
@@ -527,7 +540,11 @@ fn may_limit(own: &Thread, target: &Process) -> Result<()> {
     };
     let same = [theirs.uid, theirs.euid, theirs.suid].iter().all(|&id| id == mine.uid)
         && [theirs.gid, theirs.egid, theirs.sgid].iter().all(|&id| id == mine.gid);
-    if same { Ok(()) } else { mine.require(crate::credentials::Capability::SysResource) }
+    if same {
+        Ok(())
+    } else {
+        mine.require_in(&theirs.user, crate::credentials::Capability::SysResource)
+    }
 }
 
 fn set_limit(own: &Thread, target: &Process, resource: usize, new: Rlimit) -> Result<()> {

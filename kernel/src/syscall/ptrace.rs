@@ -12,7 +12,6 @@ use hayate_machine::user::{self, UserPtr};
 use zerocopy::IntoBytes;
 
 use super::signal;
-use crate::credentials::Capability;
 use crate::memory::Space;
 use crate::process;
 use crate::process::access;
@@ -127,7 +126,8 @@ fn listen(tracee: &Tracee) -> Result<usize> {
 /// `EIO`.
 fn space(tracee: &Tracee) -> Result<Arc<Space>> {
     let process = tracee.thread.process();
-    let open = || access::is_dumpable(process) || tracee.credentials.has(Capability::SysPtrace);
+    let may = || access::may_trace_undumpable(&tracee.credentials, &tracee.thread);
+    let open = || access::is_dumpable(process) || may();
     let space = process.steady(|| if open() { tracee.thread.space() } else { None });
     space.ok_or(Errno::EIO)
 }

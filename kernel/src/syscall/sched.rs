@@ -11,7 +11,7 @@ use hayate_machine::user::{self, UserPtr};
 
 use crate::credentials::Capability;
 use crate::process;
-use crate::process::{Thread, pids};
+use crate::process::{Thread, numbers, pids};
 use crate::reclaim::growth::Grow;
 use crate::schedule;
 use crate::schedule::{Execution, Policy, Scheduling};
@@ -89,7 +89,10 @@ impl Subject {
 fn check_owner(thread: &Thread) -> Result<()> {
     let own = process::current().credentials();
     let other = thread.credentials();
-    if own.euid == other.euid || own.euid == other.uid || own.has(Capability::SysNice) {
+    if own.euid == other.euid
+        || own.euid == other.uid
+        || own.has_in(&other.user, Capability::SysNice)
+    {
         Ok(())
     } else {
         Err(Errno::EPERM)
@@ -121,7 +124,10 @@ fn for_each(which: i32, who: i32, mut visit: impl FnMut(&Arc<Thread>) -> Result<
             }
         }
         PRIO_USER => {
-            let uid = if who == 0 { caller.credentials().uid } else { who as u32 };
+            let uid = match who {
+                0 => caller.credentials().uid,
+                who => numbers::user(who as u32).map_err(|_| Errno::ESRCH)?,
+            };
             for process in pids::processes()? {
                 for thread in process.threads()?.iter() {
                     if thread.credentials().uid == uid {

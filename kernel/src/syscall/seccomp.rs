@@ -87,7 +87,7 @@ fn read_filter(from: usize) -> Result<Filter> {
     }
     let thread = process::current();
     let is_bound = thread.no_new_privileges.load(core::sync::atomic::Ordering::Relaxed);
-    if !is_bound && !thread.credentials().has(Capability::SysAdmin) {
+    if !is_bound && !thread.credentials().has_own(Capability::SysAdmin) {
         return Err(Errno::EACCES);
     }
     if at == 0 {

@@ -10,7 +10,7 @@ use hayate_machine::user::UserPtr;
 
 use crate::process;
 use crate::process::signal::{UNBLOCKABLE, frame, is_signal, send};
-use crate::process::{Process, Restart, Thread, pids};
+use crate::process::{Process, Restart, Thread, numbers, pids};
 use crate::schedule::{Woken, sleep_until, time};
 
 /// Checks the size of a signal set: any other is that of another architecture.
@@ -191,7 +191,7 @@ pub fn check_code(code: i32, is_own: bool) -> Result<()> {
 /// `rt_sigqueueinfo(2)`: the number of any of its threads refers to the process.
 pub fn rt_sigqueueinfo(pid: i32, signal: i32, info: usize) -> Result<()> {
     let caller = process::current();
-    let info = read_info(info, Some(signal))?;
+    let info = numbers::told_by_current(read_info(info, Some(signal))?);
     check_code(info.si_code, pid as u32 == caller.id())?;
     let target = u32::try_from(pid).ok().and_then(find_process).ok_or(Errno::ESRCH)?;
     send_to(&caller, &target, info)
@@ -200,7 +200,7 @@ pub fn rt_sigqueueinfo(pid: i32, signal: i32, info: usize) -> Result<()> {
 /// `rt_tgsigqueueinfo(2)`
 pub fn rt_tgsigqueueinfo(pid: i32, tid: i32, signal: i32, info: usize) -> Result<()> {
     let caller = process::current();
-    let info = read_info(info, Some(signal))?;
+    let info = numbers::told_by_current(read_info(info, Some(signal))?);
     if pid <= 0 || tid <= 0 {
         return Err(Errno::EINVAL);
     }

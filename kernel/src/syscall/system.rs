@@ -73,7 +73,8 @@ pub fn getrandom(buffer: usize, count: usize, flags: u32) -> Result<usize> {
 }
 
 fn read_name(name: usize, length: i32, buffer: &mut [u8; 64]) -> Result<usize> {
-    process::current().credentials().require(Capability::SysAdmin)?;
+    let thread = process::current();
+    thread.credentials().require_in(&thread.uts().owner, Capability::SysAdmin)?;
     let length = usize::try_from(length).map_err(|_| Errno::EINVAL)?;
     let to = buffer.get_mut(..length).ok_or(Errno::EINVAL)?;
     user::copy_in(to, name)?;

@@ -1,5 +1,6 @@
 //! Hayate's calls about templates (numbers 1020 to 1029; docs/templates.md, [`templates`]).
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use hayate_abi::process::RLIMIT_STACK;
@@ -9,7 +10,7 @@ use hayate_machine::user::UserPtr;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::file::{View, path, string};
-use crate::credentials::Capability;
+use crate::credentials::{Capability, Credentials};
 use crate::process;
 use crate::process::images::{After, Course, recording};
 use crate::process::templates::{Declaring, FILES_MAX, NAME_MAX, table};
@@ -102,12 +103,19 @@ pub fn start(
     Ok(regs.rax)
 }
 
+/// The caller's credentials, if templates of its user are its own: `EPERM` in a user namespace, from
+/// which it would change the programs of those outside.
+fn owners() -> Result<Arc<Credentials>> {
+    let own = process::current().credentials();
+    if own.is_outermost() { Ok(own) } else { Err(Errno::EPERM) }
+}
+
 /// `hayate_template_remove(name, owner)`: removes a template and what is bound to it; `owner` -1:
 /// one of the caller's.
 ///
-/// Fails with `ENOENT`; `EPERM` for another user's, without `CAP_SYS_ADMIN`.
+/// Fails with `ENOENT`; `EPERM` in a user namespace, and for another user's, without `CAP_SYS_ADMIN`.
 pub fn remove(name: usize, owner: i32) -> Result<()> {
-    let own = process::current().credentials();
+    let own = owners()?;
     let owner = if owner == -1 { own.euid } else { owner as u32 };
     if owner != own.euid {
         own.require(Capability::SysAdmin)?;
@@ -123,7 +131,7 @@ pub fn remove(name: usize, owner: i32) -> Result<()> {
 /// of the path.
 pub fn bind(path_address: usize, name: usize) -> Result<()> {
     let bound = path(path_address)?;
-    let owner = process::current().credentials().euid;
+    let owner = owners()?.euid;
     if name == 0 {
         return table::unbind(&bound, owner);
     }

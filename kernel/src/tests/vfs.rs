@@ -19,6 +19,7 @@ use crate::ipc::{eventfd, pipe};
 use crate::page_cache::cache::{PAGE, PageCache};
 use crate::page_cache::seals;
 use crate::schedule::WaitQueue;
+use crate::user_namespace;
 use crate::vfs::context::FsContext;
 use crate::vfs::descriptor::FdTable;
 use crate::vfs::filesystem::Caching;
@@ -502,7 +503,8 @@ ktest! {
         let own = {
             let _lock = mount::lock();
             mount::reserve(1).unwrap();
-            MountNamespace::with_root(world.context.root().mount, counted)
+            let root = world.context.root().mount;
+            MountNamespace::with_root(root, user_namespace::first(), counted)
         };
         let mount_at = |what: &[u8], place: &[u8], kind: &[u8], flags, data: &[u8]| {
             mount_tree::mount(&own, &resolver, what, at(place).unwrap(), kind, flags, data)

@@ -13,7 +13,7 @@ use hayate_machine::sync::SpinLock;
 
 use super::{devices, pty};
 use crate::vfs::filesystem::{Caching, FileSystem, Usage, anonymous_device};
-use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_machine, register_type};
 use crate::vfs::inode::{
     Attributes, Change, DeviceNumber, DirectorySink, FileKind, Inode, Metadata,
 };
@@ -28,7 +28,8 @@ const FIRST_NUMBER: u64 = 3;
 
 /// Registers the type with mount(2).
 pub fn register() {
-    static TYPE: FileSystemType = FileSystemType { name: "devpts", needs_device: false, mount };
+    static TYPE: FileSystemType =
+        FileSystemType { name: "devpts", needs_device: false, user: of_machine, mount };
     register_type(&TYPE);
 }
 

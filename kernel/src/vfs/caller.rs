@@ -8,6 +8,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::Once;
 
 use crate::credentials::{Capability, Credentials, Id};
+use crate::user_namespace::UserNamespace;
 
 /// The process layer, as seen from here.
 pub struct Caller {
@@ -51,6 +52,12 @@ pub fn has(capability: Capability) -> bool {
 pub fn require(capability: Capability) -> Result<()> {
     let caller = CALLER.get().ok_or(Errno::EPERM)?;
     (caller.credentials)().require(capability)
+}
+
+/// Checks that the calling process has a capability for what belongs to a user namespace: `EPERM`.
+pub fn require_in(namespace: &UserNamespace, capability: Capability) -> Result<()> {
+    let caller = CALLER.get().ok_or(Errno::EPERM)?;
+    (caller.credentials)().require_in(namespace, capability)
 }
 
 /// Whether the caller's group, or one of its supplementary groups, is one from `first` to `last`.

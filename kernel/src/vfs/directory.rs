@@ -191,7 +191,7 @@ fn check_removal(
     if directory.mode & S_ISVTX != 0
         && credentials.fsuid != victim.uid
         && credentials.fsuid != directory.uid
-        && !credentials.has(Capability::Fowner)
+        && !credentials.has_over(victim.uid, victim.gid, Capability::Fowner)
     {
         return Err(Errno::EPERM);
     }

@@ -9,6 +9,9 @@ use hayate_machine::sync::SpinLock;
 use super::filesystem::FileSystem;
 use super::mount::Location;
 use super::path::{Resolver, WalkFlags};
+use crate::credentials::Credentials;
+use crate::namespace::Handle;
+use crate::user_namespace::{self, UserNamespace};
 
 /// The arguments of `mount(2)`.
 pub struct MountRequest<'a> {
@@ -46,8 +49,21 @@ pub struct FileSystemType {
     pub name: &'static str,
     /// Whether it lives on a block device (`nodev` in `/proc/filesystems` otherwise).
     pub needs_device: bool,
+    /// The user namespace that a new mount of it belongs to, and of which its maker must be an
+    /// administrator: the first, unless users may mount it in theirs (`FS_USERNS_MOUNT`).
+    pub user: fn(&Credentials) -> Handle<UserNamespace>,
     /// Makes a mounted instance.
     pub mount: fn(&MountRequest<'_>) -> Result<Arc<dyn FileSystem>>,
+}
+
+/// [`FileSystemType::user`] of a type that only the machine's administrator mounts.
+pub fn of_machine(_: &Credentials) -> Handle<UserNamespace> {
+    user_namespace::first()
+}
+
+/// [`FileSystemType::user`] of a type that every administrator mounts.
+pub fn of_mounter(mounter: &Credentials) -> Handle<UserNamespace> {
+    mounter.user.clone()
 }
 
 static TYPES: SpinLock<Vec<&'static FileSystemType>> = SpinLock::new(Vec::new());

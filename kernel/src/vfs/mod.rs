@@ -28,6 +28,7 @@
 //! | [`dentry`] | names in a directory, cached |
 //! | [`entries`] | the names of a directory that is only in memory |
 //! | [`mount`] | a file system at a place; [`mount::Location`], a place in the tree |
+//! | `mount_locks` | what is locked of a mount in a namespace with fewer rights |
 //! | [`socket_options`] | options that sockets of every family have |
 //! | [`open_file`] | an open file and its operations: the object behind descriptors |
 //! | [`socket`] | the operations of sockets, whatever their family |
@@ -86,6 +87,7 @@ pub mod lock_owner;
 pub mod locks;
 pub mod mount;
 pub mod mount_config;
+mod mount_locks;
 pub mod mount_tree;
 pub mod notify;
 pub mod open;

@@ -12,6 +12,10 @@
 //! while that one is changed. So its end takes no lock: its root goes on a list, and the
 //! holder of the [`lock`] takes that list apart before it gives the lock away ([`Changes`]).
 //!
+//! A namespace belongs to a user namespace. A copy for one with fewer rights has its mounts locked:
+//! their flags and places stay, so that nobody in it uncovers what they hide or protect
+//! ([`super::mount_locks`]).
+//!
 //! The table of mounts is one read-write spin lock, which a walk takes only at dentries that carry
 //! the [`DentryState::MOUNTED`] mark. Changes (mount, unmount, move) also hold the sleeping
 //! [`lock`], which serializes them.
@@ -38,6 +42,7 @@ use crate::namespace::{self, Handle};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::schedule;
+use crate::user_namespace::{self, UserNamespace};
 
 /// `mount(2)` flags (`include/uapi/linux/mount.h`).
 pub mod flags {
@@ -71,6 +76,8 @@ pub mod flags {
         | MS_NODIRATIME
         | MS_RELATIME
         | MS_STRICTATIME;
+    /// The flags that protect files, or programs from files.
+    pub const PROTECTION: u64 = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
     /// The flags that decide which reads update the access time.
     pub const ACCESS_TIMES: u64 = MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME;
 }
@@ -93,6 +100,14 @@ pub struct Mount {
     expiring: AtomicU8,
     /// Whether it was never attached and may be: see [`Mount::loosen`].
     loose: AtomicBool,
+    /// The user namespace in which its file system was mounted (`s_user_ns`).
+    user: Handle<UserNamespace>,
+    /// The flags that must stay: see [`super::mount_locks`].
+    pub(super) locked_flags: AtomicU64,
+    /// Whether it hides what is under it: see [`super::mount_locks`].
+    pub(super) locked_place: AtomicBool,
+    /// Whether a mount that hides something was taken from it.
+    pub(super) sealed: AtomicBool,
     /// The next on the list of roots whose namespaces have ended.
     next: SpinLock<Option<Arc<Mount>>>,
 }
@@ -181,22 +196,33 @@ pub struct MountNamespace {
     /// Its number.
     pub number: u64,
     root: SpinLock<Option<Arc<Mount>>>,
+    /// The user namespace that it belongs to.
+    pub owner: Handle<UserNamespace>,
     /// Its place among those of the user who made it.
     _counted: Option<Counted>,
 }
 
 /// The first one. It has no root before the boot gives it one.
-pub static FIRST: MountNamespace =
-    MountNamespace { number: namespace::first::MNT, root: SpinLock::new(None), _counted: None };
+pub static FIRST: MountNamespace = MountNamespace {
+    number: namespace::first::MNT,
+    root: SpinLock::new(None),
+    owner: user_namespace::first(),
+    _counted: None,
+};
 
 impl MountNamespace {
     /// Another one, with a root that is attached nowhere. The caller holds [`lock`], and has made
     /// room in the table ([`reserve`]).
-    pub fn with_root(root: Arc<Mount>, counted: Counted) -> Handle<MountNamespace> {
+    pub fn with_root(
+        root: Arc<Mount>,
+        owner: Handle<UserNamespace>,
+        counted: Counted,
+    ) -> Handle<MountNamespace> {
         TABLE.write().insert(root_key(&root), Arc::clone(&root));
         Handle::Other(Arc::new(MountNamespace {
             number: namespace::number(),
             root: SpinLock::new(Some(root)),
+            owner,
             _counted: Some(counted),
         }))
     }
@@ -242,22 +268,30 @@ impl Drop for MountNamespace {
     }
 }
 
+/// The most mounts of all namespaces together. Linux has this limit for each (`fs.mount-max`).
+const MOST: usize = 100_000;
+
 /// Makes room for `more` mounts in the table, so that [`Mount::attach`] does not fail for want of
 /// memory. The caller holds [`lock`] and changes nothing before.
 ///
 /// # Errors
-/// `ENOMEM`.
+/// `ENOSPC` beyond [`MOST`], `ENOMEM`.
 pub fn reserve(more: usize) -> Result<()> {
+    if TABLE.read().len().saturating_add(more) > MOST {
+        return Err(Errno::ENOSPC);
+    }
     growth::relieved(|| TABLE.write().make_room(more))
 }
 
 impl Mount {
-    /// Makes a mount of `filesystem`'s tree from `root` on; it is not attached yet.
-    pub fn new(
+    /// Makes a mount of `filesystem`'s tree from `root` on, which belongs to `user`; it is not
+    /// attached yet.
+    pub(super) fn new(
         filesystem: Arc<dyn FileSystem>,
         root: Arc<Dentry>,
         flags: u64,
         source: String,
+        user: Handle<UserNamespace>,
     ) -> Arc<Mount> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let mut trees = TREES.lock();
@@ -275,6 +309,10 @@ impl Mount {
             source,
             expiring: AtomicU8::new(0),
             loose: AtomicBool::new(false),
+            user,
+            locked_flags: AtomicU64::new(0),
+            locked_place: AtomicBool::new(false),
+            sealed: AtomicBool::new(false),
             next: SpinLock::new(None),
         })
     }
@@ -282,9 +320,24 @@ impl Mount {
     /// Makes a mount of a whole file system. If the file system is mounted already, its dentries
     /// are shared.
     pub fn whole(filesystem: Arc<dyn FileSystem>, flags: u64, source: String) -> Arc<Mount> {
+        Mount::whole_of(filesystem, flags, source, user_namespace::first())
+    }
+
+    /// The same, for a file system that was mounted in the user namespace `user`.
+    pub fn whole_of(
+        filesystem: Arc<dyn FileSystem>,
+        flags: u64,
+        source: String,
+        user: Handle<UserNamespace>,
+    ) -> Arc<Mount> {
         let known = TREES.lock().get(&filesystem.device()).map(|tree| Arc::clone(&tree.root));
         let root = known.unwrap_or_else(|| Dentry::root(Arc::clone(&filesystem)));
-        Mount::new(filesystem, root, flags, source)
+        Mount::new(filesystem, root, flags, source, user)
+    }
+
+    /// The user namespace in which its file system was mounted.
+    pub fn user(&self) -> &Handle<UserNamespace> {
+        &self.user
     }
 
     /// Returns its number (`/proc/PID/mountinfo`, `statx`).
@@ -412,8 +465,15 @@ impl Mount {
     }
 
     /// Detaches it. The caller holds [`lock`].
+    ///
+    /// If it is locked in its place, all above it goes, too, and nobody finds what it hid: places of
+    /// that mount at which something is mounted elsewhere lead to nothing from now on
+    /// ([`Location::into_topmost`]). (On Linux they still lead to what was mounted there.)
     pub fn detach(&self) {
         let Some(place) = self.attached.lock().take() else { return };
+        if self.is_place_locked() {
+            place.mount.sealed.store(true, Ordering::Release);
+        }
         let removed = TABLE.write().remove(&key(&place.mount, &place.dentry));
         drop(removed);
         // The dentry may still be a mount point in another mount of the same tree.
@@ -507,7 +567,7 @@ impl Location {
                     }
                     self = mount.root_location();
                 }
-                None => break,
+                None => return self.unless_sealed(),
             }
         }
         self

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use hayate_abi::{Errno, Result};
 
 use super::anonymous;
+use super::caller;
 use super::filesystem::FileSystem;
 use super::filesystem_type::{FileSystemType, MountRequest};
 use super::mount;
@@ -24,8 +25,11 @@ use super::open_file::flags::O_RDWR;
 use super::open_file::{FileOps, OpenFile, Traits};
 use super::path::Resolver;
 use super::transfer::Output;
+use crate::credentials::Capability;
+use crate::namespace::Handle;
 use crate::reclaim::growth;
 use crate::schedule::Mutex;
+use crate::user_namespace::UserNamespace;
 
 /// The most bytes of all options together (`legacy_parse_param`: a page without its last two).
 const MOST: usize = 4096 - 2;
@@ -34,8 +38,8 @@ const MOST: usize = 4096 - 2;
 enum Phase {
     /// Options, then the file system is made.
     New(&'static FileSystemType),
-    /// It was made, and is to be mounted.
-    Made(Arc<dyn FileSystem>),
+    /// It was made, belongs to this user namespace, and is to be mounted.
+    Made(Arc<dyn FileSystem>, Handle<UserNamespace>),
     /// Options, then the file system of the mount is changed.
     Mounted(Arc<Mount>),
     /// Nothing: making or changing it failed.
@@ -108,7 +112,8 @@ impl Configuration {
     /// Makes the file system (`FSCONFIG_CMD_CREATE`).
     ///
     /// # Errors
-    /// `EBUSY` (it is not the time), `EINVAL` (no source), those of the file system.
+    /// `EBUSY` (it is not the time), `EINVAL` (no source), `EPERM` (users may not mount the type), those
+    /// of the file system.
     pub fn make(&self, resolver: &Resolver<'_>) -> Result<()> {
         let mut state = self.state.lock();
         let Phase::New(kind) = state.phase else { return Err(Errno::EBUSY) };
@@ -116,13 +121,15 @@ impl Configuration {
         if kind.needs_device && state.source.is_none() {
             return Err(Errno::EINVAL);
         }
+        let user = (kind.user)(resolver.credentials);
+        resolver.credentials.require_in(&user, Capability::SysAdmin)?;
         let filesystem = (kind.mount)(&MountRequest {
             source: state.source.as_deref().unwrap_or(b"none"),
             flags: state.flags,
             data: &state.options,
             resolver,
         })?;
-        state.phase = Phase::Made(filesystem);
+        state.phase = Phase::Made(filesystem, user);
         Ok(())
     }
 
@@ -133,6 +140,7 @@ impl Configuration {
     pub fn change(&self) -> Result<()> {
         let mut state = self.state.lock();
         let Phase::Mounted(mount) = &state.phase else { return Err(Errno::EBUSY) };
+        caller::require_in(mount.user(), Capability::SysAdmin)?;
         let _lock = mount::lock();
         let is_spoken_of = state.spoken & MS_RDONLY != 0;
         let filesystem = mount.filesystem();
@@ -164,14 +172,15 @@ impl Configuration {
     /// `EINVAL` (no file system was made yet), `EBUSY` (it is mounted already), `ENOMEM`.
     pub fn mount(&self, flags: u64) -> Result<Arc<Mount>> {
         let mut state = self.state.lock();
-        let filesystem = match &state.phase {
-            Phase::Made(filesystem) => Arc::clone(filesystem),
+        let (filesystem, user) = match &state.phase {
+            Phase::Made(filesystem, user) => (Arc::clone(filesystem), user.clone()),
             Phase::Mounted(_) => return Err(Errno::EBUSY),
             Phase::New(_) | Phase::Failed => return Err(Errno::EINVAL),
         };
         let source: String = growth::text(state.source.as_deref().unwrap_or(b"none"))?;
         let read_only = state.flags & MS_RDONLY;
-        let mount = Mount::whole(filesystem, with_access_times(flags | read_only), source);
+        let flags = with_access_times(flags | read_only);
+        let mount = Mount::whole_of(filesystem, flags, source, user);
         state.phase = Phase::Mounted(Arc::clone(&mount));
         state.forget_options();
         Ok(mount)

@@ -8,6 +8,7 @@
 use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
+use hayate_machine::sync::Once;
 
 use super::context::FsContext;
 use super::dentry::Dentry;
@@ -21,15 +22,30 @@ use super::open_file::flags::O_PATH;
 use super::open_file::{FileOps, OpenFile, Traits};
 use super::path::{Resolver, WalkFlags};
 use super::users::Counted;
+use crate::credentials::{Capability, Credentials};
 use crate::namespace::Handle;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::recycle::{ResourceKind, pools};
+use crate::user_namespace::UserNamespace;
 
 /// The type of the file system of namespaces.
 pub const NSFS: &str = "nsfs";
 /// The source of the first root file system, which is there before there is anything to mount.
 pub const ROOTFS: &str = "rootfs";
+
+/// Tells the mount namespace of the calling thread; the process layer is above.
+static CALLERS: Once<fn() -> Handle<MountNamespace>> = Once::new();
+
+/// Registers what tells the mount namespace of the calling thread; at boot.
+pub fn register_callers(callers: fn() -> Handle<MountNamespace>) {
+    CALLERS.call_once(|| callers);
+}
+
+/// The mount namespace of the calling thread; the first in the kernel itself.
+pub fn of_caller() -> Handle<MountNamespace> {
+    CALLERS.get().map_or(Handle::First(&mount::FIRST), |callers| callers())
+}
 
 /// Whether a place is the root of its mount.
 pub fn is_mount_root(place: &Location) -> bool {
@@ -53,7 +69,7 @@ pub fn mount(
     const MAGIC: u64 = 0xc0ed_0000;
     let flags = if flags & 0xffff_0000 == MAGIC { flags & 0xffff } else { flags };
     if flags & MS_REMOUNT != 0 {
-        return remount(own, &target, flags, data);
+        return remount(own, resolver.credentials, &target, flags, data);
     }
     if flags & MS_BIND != 0 {
         let source = resolver.resolve(source, WalkFlags::empty())?;
@@ -74,12 +90,14 @@ pub fn mount(
         return Err(Errno::ENOTDIR);
     }
     let kind = filesystem_type::find_type(kind)?;
+    let user = (kind.user)(resolver.credentials);
+    resolver.credentials.require_in(&user, Capability::SysAdmin)?;
     let request = MountRequest { source, flags, data, resolver };
     let name = growth::text(source)?;
     let filesystem = (kind.mount)(&request)?;
     let _lock = mount::lock();
     // The mount is made first: with it goes the file system, whose root refers to it.
-    let mount = Mount::whole(filesystem, with_access_times(flags), name);
+    let mount = Mount::whole_of(filesystem, with_access_times(flags), name, user);
     if !own.has(&target.mount) {
         return Err(Errno::EINVAL);
     }
@@ -98,22 +116,33 @@ pub fn with_access_times(flags: u64) -> u64 {
     }
 }
 
-fn remount(own: &MountNamespace, target: &Location, flags: u64, data: &[u8]) -> Result<()> {
+fn remount(
+    own: &MountNamespace,
+    credentials: &Credentials,
+    target: &Location,
+    flags: u64,
+    data: &[u8],
+) -> Result<()> {
     let _lock = mount::lock();
     if !is_mount_root(target) || !own.has(&target.mount) {
         return Err(Errno::EINVAL);
     }
     let mount = &target.mount;
+    // Without a request about access times they stay as they were.
+    let asked = flags & ACCESS_TIMES != 0;
+    let kept = mount.flags() & ACCESS_TIMES;
+    let new = if asked { with_access_times(flags) } else { flags | kept };
+    if !mount.may_get_flags(new) {
+        return Err(Errno::EPERM);
+    }
     if flags & MS_BIND == 0 {
+        credentials.require_in(mount.user(), Capability::SysAdmin)?;
         mount.filesystem().reconfigure(flags & MS_RDONLY != 0, data)?;
     }
     if flags & MS_RDONLY == 0 && mount.filesystem().read_only() {
         return Err(Errno::EROFS);
     }
-    // Without a request about access times they stay as they were.
-    let asked = flags & ACCESS_TIMES != 0;
-    let kept = mount.flags() & ACCESS_TIMES;
-    mount.set_flags(if asked { with_access_times(flags) } else { flags | kept });
+    mount.set_flags(new);
     Ok(())
 }
 
@@ -134,7 +163,7 @@ fn bind(own: &MountNamespace, source: &Location, target: &Location, deep: bool) 
         return Err(Errno::EINVAL);
     }
     let target = target.clone().into_topmost();
-    let (top, below) = copies(source, deep)?;
+    let (top, below) = copies_without_lock(source, deep)?;
     top.attach(&target);
     for Hanging { twin, place, .. } in below {
         twin.attach(&place);
@@ -161,13 +190,15 @@ struct Hanging {
 }
 
 /// Makes a mount namespace with a copy of every mount of `of`, and moves the places of `context` to
-/// the copies (`copy_mnt_ns`): the caller enters both.
+/// the copies (`copy_mnt_ns`): the caller enters both. It belongs to `owner`; if that is another than
+/// the owner of `of`, the mounts are locked.
 ///
 /// # Errors
 /// `ENOMEM`.
 pub fn copy_namespace(
     of: &MountNamespace,
     context: &FsContext,
+    owner: Handle<UserNamespace>,
     counted: Counted,
 ) -> Result<Copied> {
     let _lock = mount::lock();
@@ -198,10 +229,18 @@ pub fn copy_namespace(
         }
     };
     let (root, working) = (moved(context.root()), moved(context.working()));
+    let is_locked = owner != of.owner;
+    if is_locked {
+        top.lock_flags();
+    }
     for Hanging { twin, place, .. } in below {
+        if is_locked {
+            twin.lock_flags();
+            twin.lock_place(true);
+        }
         twin.attach(&place);
     }
-    Ok(Copied { namespace: MountNamespace::with_root(top, counted), root, working })
+    Ok(Copied { namespace: MountNamespace::with_root(top, owner, counted), root, working })
 }
 
 /// A namespace that was copied, and the places of the thread that enters it.
@@ -214,15 +253,29 @@ pub struct Copied {
     pub working: Location,
 }
 
+/// Like [`copies`], for a place of one's own: the new mount may be taken from there again
+/// (`__do_loopback`). `EINVAL` without the mounts that hide what is under them.
+fn copies_without_lock(
+    source: &Location,
+    deep: bool,
+) -> Result<(Arc<Mount>, alloc::vec::Vec<Hanging>)> {
+    let hides = |child: &Arc<Mount>| {
+        let place = child.attached();
+        child.is_place_locked() && place.is_some_and(|at| at.dentry.is_within(&source.dentry))
+    };
+    if !deep && source.mount.children()?.iter().any(hides) {
+        return Err(Errno::EINVAL);
+    }
+    let (top, below) = copies(source, deep)?;
+    top.lock_place(false);
+    Ok((top, below))
+}
+
 /// Copies the tree at `source`, with the mounts below it if `deep`: returns the new mount, and those
 /// that are to be attached to it and to each other, for which there is room. The caller holds the
 /// lock of the tree.
 fn copies(source: &Location, deep: bool) -> Result<(Arc<Mount>, alloc::vec::Vec<Hanging>)> {
-    let copy = |of: &Arc<Mount>, root| -> Result<Arc<Mount>> {
-        let source = growth::text(of.source().as_bytes())?;
-        Ok(Mount::new(Arc::clone(of.filesystem()), root, of.flags(), source))
-    };
-    let top = copy(&source.mount, Arc::clone(&source.dentry))?;
+    let top = source.mount.twin(Arc::clone(&source.dentry))?;
     // All copies are made before the first is attached: after that nothing can fail. And the new
     // mount, which may lie below its own source, is not copied itself.
     let mut pending = alloc::vec::Vec::new();
@@ -238,7 +291,7 @@ fn copies(source: &Location, deep: bool) -> Result<(Arc<Mount>, alloc::vec::Vec<
     let mut made = alloc::vec::Vec::new();
     while let Some((original, parent)) = pending.pop() {
         let Some(place) = original.attached() else { continue };
-        let twin = copy(&original, Arc::clone(original.root()))?;
+        let twin = original.twin(Arc::clone(original.root()))?;
         for child in original.children()? {
             growth::push(&mut pending, (child, Arc::clone(&twin)))?;
         }
@@ -259,7 +312,7 @@ pub fn open_copy(own: &MountNamespace, source: &Location, deep: bool) -> Result<
     if !may_be_copied(own, &source.mount) {
         return Err(Errno::EINVAL);
     }
-    let (top, below) = copies(source, deep)?;
+    let (top, below) = copies_without_lock(source, deep)?;
     for Hanging { twin, place, .. } in below {
         twin.attach(&place);
     }
@@ -305,7 +358,8 @@ impl FileOps for Loose {
 /// (`mount_setattr(2)`): `change` gives the new `MS_*` flags for the old ones.
 ///
 /// # Errors
-/// `EINVAL` (no mount begins at the place, or it is another namespace's), `ENOMEM`.
+/// `EINVAL` (no mount begins at the place, or it is another namespace's), `EPERM` (a flag is locked),
+/// `ENOMEM`.
 pub fn set_attributes(
     own: &MountNamespace,
     place: &Location,
@@ -325,6 +379,9 @@ pub fn set_attributes(
             growth::push(&mut all, child)?;
         }
         listed += 1;
+    }
+    if all.iter().any(|mount| !mount.may_get_flags(change(mount.flags()))) {
+        return Err(Errno::EPERM);
     }
     for mount in all {
         mount.set_flags(change(mount.flags()));
@@ -376,7 +433,7 @@ pub fn move_mount(own: &MountNamespace, source: &Location, target: Location) -> 
     let _lock = mount::lock();
     let is_loose = source.mount.is_loose();
     let is_movable = is_loose || source.mount.attached().is_some() && own.has(&source.mount);
-    if !is_movable || !own.has(&target.mount) {
+    if !is_movable || source.mount.is_place_locked() || !own.has(&target.mount) {
         return Err(Errno::EINVAL);
     }
     if hangs_below(&target, &source.mount) || holds_namespace(own, &source.mount)? {
@@ -397,7 +454,8 @@ const UNUSED: usize = 2;
 /// marks it (`EAGAIN`). `root` is the caller's.
 pub fn expire(own: &MountNamespace, place: Location, root: &Location) -> Result<()> {
     let is_roots = Arc::ptr_eq(&place.mount, &root.mount);
-    if !is_mount_root(&place) || is_roots || !own.has(&place.mount) {
+    let is_fixed = is_roots || place.mount.is_place_locked();
+    if !is_mount_root(&place) || is_fixed || !own.has(&place.mount) {
         return Err(Errno::EINVAL);
     }
     let Location { mount, dentry } = place;
@@ -418,7 +476,8 @@ pub fn expire(own: &MountNamespace, place: Location, root: &Location) -> Result<
 /// `umount2(2)`: unmounts the mount whose root is `place`. Unless `lazily`, `EBUSY` while it is in
 /// use.
 pub fn unmount(own: &MountNamespace, place: Location, lazily: bool) -> Result<()> {
-    if !is_mount_root(&place) || !own.has(&place.mount) {
+    let is_fixed = place.mount.is_place_locked();
+    if !is_mount_root(&place) || is_fixed || !own.has(&place.mount) {
         return Err(Errno::EINVAL);
     }
     let Location { mount, dentry } = place;
@@ -467,7 +526,8 @@ pub fn pivot(
     put_old: &Location,
 ) -> Result<()> {
     let _lock = mount::lock();
-    if !own.has(&old_root.mount) || !own.has(&new_root.mount) {
+    let is_fixed = new_root.mount.is_place_locked();
+    if is_fixed || !own.has(&old_root.mount) || !own.has(&new_root.mount) {
         return Err(Errno::EINVAL);
     }
     if Arc::ptr_eq(&new_root.mount, &old_root.mount) || Arc::ptr_eq(&put_old.mount, &old_root.mount)
@@ -489,8 +549,12 @@ pub fn pivot(
         return Err(Errno::EINVAL);
     }
     mount::reserve(2)?;
+    // The lock is the place's, which the new root gets.
+    let is_locked = old_root.mount.is_place_locked();
+    old_root.mount.lock_place(false);
     new_root.mount.detach();
     old_root.mount.detach();
+    new_root.mount.lock_place(is_locked);
     match below_old {
         Some(place) => new_root.mount.attach(&place),
         None => own.set_root(Arc::clone(&new_root.mount)),

@@ -9,8 +9,8 @@ use super::device;
 use super::directory::{check_directory, check_writable, new_owner, record};
 use super::file_count::Counted;
 use super::inode::{Attributes, Change, DirectorySink, FileKind, Inode};
-use super::mount::Location;
 use super::mount::flags::MS_NODEV;
+use super::mount::{Location, Mount};
 use super::notify;
 use super::open_file::flags::*;
 use super::open_file::{FileOps, OpenFile, OpenRequest, Traits, Whence};
@@ -202,6 +202,11 @@ fn open_unnamed(
     open_location(resolver, location, flags, true, counted)
 }
 
+/// Whether devices of a mount are not opened: it says so, or users mounted its file system.
+fn has_no_devices(mount: &Mount) -> bool {
+    mount.flags() & MS_NODEV != 0 || !mount.user().is_first()
+}
+
 /// Opens the file at a place. `created`: the file was just made, so its permissions do not matter.
 pub fn open_location(
     resolver: &Resolver<'_>,
@@ -219,7 +224,7 @@ pub fn open_location(
         FileKind::Symlink => return Err(Errno::ELOOP),
         FileKind::Directory if writes || flags & O_CREAT != 0 => return Err(Errno::EISDIR),
         FileKind::CharDevice | FileKind::BlockDevice
-            if location.mount.flags() & MS_NODEV != 0 && !inode.opens_itself() =>
+            if has_no_devices(&location.mount) && !inode.opens_itself() =>
         {
             return Err(Errno::EACCES);
         }

@@ -26,10 +26,10 @@ const S_ISGID: u16 = 0o2000;
 /// locks.
 const GROUP_PROGRAM: u16 = S_ISGID | 0o010;
 
-/// Whether the caller may give a file of `group` the set-group-id bit (`in_group_or_capable`,
-/// fs/inode.c).
-pub fn may_set_group(credentials: &Credentials, group: u32) -> bool {
-    credentials.in_group(group) || credentials.has(Capability::Fsetid)
+/// Whether the caller may give a file of this owner and group the set-group-id bit
+/// (`in_group_or_capable`, fs/inode.c).
+pub fn may_set_group(credentials: &Credentials, of: &Attributes) -> bool {
+    credentials.in_group(of.gid) || credentials.has_over(of.uid, of.gid, Capability::Fsetid)
 }
 
 /// Returns the mode of a new file in `directory`, from the requested mode and the maker's umask. A
@@ -41,7 +41,7 @@ pub fn of_new(directory: &Attributes, resolver: &Resolver<'_>, mode: u16, is_dir
         if is_dir {
             mode |= S_ISGID;
         } else if mode & GROUP_PROGRAM == GROUP_PROGRAM
-            && !may_set_group(resolver.credentials, directory.gid)
+            && !may_set_group(resolver.credentials, directory)
         {
             mode &= !S_ISGID;
         }
@@ -54,7 +54,7 @@ pub fn of_new(directory: &Attributes, resolver: &Resolver<'_>, mode: u16, is_dir
 pub fn after_change(attributes: &Attributes, credentials: &Credentials) -> u16 {
     let mut mode = attributes.mode & !S_ISUID;
     if mode & GROUP_PROGRAM == GROUP_PROGRAM
-        || mode & S_ISGID != 0 && !may_set_group(credentials, attributes.gid)
+        || mode & S_ISGID != 0 && !may_set_group(credentials, attributes)
     {
         mode &= !S_ISGID;
     }
@@ -89,7 +89,8 @@ pub fn drop_for_write(inode: &Arc<dyn Inode>, credentials: &Credentials) -> Resu
     let attributes = inode.attributes();
     drop_capabilities(inode, &attributes)?;
     let mode = after_change(&attributes, credentials);
-    if mode == attributes.mode || credentials.has(Capability::Fsetid) {
+    let privileged = || credentials.has_over(attributes.uid, attributes.gid, Capability::Fsetid);
+    if mode == attributes.mode || privileged() {
         return Ok(());
     }
     inode.set_metadata(&Change { mode: Some(mode), ..Change::default() })

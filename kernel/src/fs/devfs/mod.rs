@@ -20,15 +20,19 @@ use crate::vfs::caller;
 use crate::vfs::device;
 use crate::vfs::device::SharedDevice;
 use crate::vfs::filesystem::{Caching, FileSystem};
-use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_machine, register_type};
 use crate::vfs::inode::{DeviceNumber, FileKind, Inode, Owner};
 use crate::vfs::open_file::{FileOps, MapSource, OpenFile, Traits, Whence};
 use crate::vfs::transfer::{Input, Output};
 use crate::{random, schedule};
 
 /// The type for `mount(2)`.
-pub static TYPE: FileSystemType =
-    FileSystemType { name: "devtmpfs", needs_device: false, mount: mount_devtmpfs };
+pub static TYPE: FileSystemType = FileSystemType {
+    name: "devtmpfs",
+    needs_device: false,
+    user: of_machine,
+    mount: mount_devtmpfs,
+};
 
 // Negative entries must not be cached, because drivers add nodes behind the cache's back.
 static TREE: Lazy<Arc<TmpFs>> =

@@ -38,7 +38,7 @@ use super::disk;
 use super::disk::Disk;
 use crate::vfs::anonymous::empty_root;
 use crate::vfs::filesystem::{FileSystem, Usage};
-use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_machine, register_type};
 use crate::vfs::inode::{FileKind, Inode};
 use crate::vfs::mount::flags::MS_RDONLY;
 
@@ -47,16 +47,19 @@ pub fn register() {
     register_type(&FileSystemType {
         name: "ext4",
         needs_device: true,
+        user: of_machine,
         mount: |request| mount(request, "ext4"),
     });
     register_type(&FileSystemType {
         name: "ext3",
         needs_device: true,
+        user: of_machine,
         mount: |request| mount(request, "ext3"),
     });
     register_type(&FileSystemType {
         name: "ext2",
         needs_device: true,
+        user: of_machine,
         mount: |request| mount(request, "ext2"),
     });
 }

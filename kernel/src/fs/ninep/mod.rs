@@ -41,11 +41,11 @@ use hayate_machine::warn;
 use self::client::Client;
 use self::node::Volume;
 use crate::vfs::filesystem::FileSystem;
-use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_machine, register_type};
 
 /// Registers the type for `mount(2)`.
 pub fn register() {
-    register_type(&FileSystemType { name: "9p", needs_device: false, mount });
+    register_type(&FileSystemType { name: "9p", needs_device: false, user: of_machine, mount });
 }
 
 /// Mounts the tree of the server whose tag is the source. The options are those of Linux

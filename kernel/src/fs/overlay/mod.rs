@@ -59,7 +59,7 @@ use crate::reclaim::growth::Grow;
 use crate::schedule::Mutex;
 use crate::vfs::anonymous::empty_root;
 use crate::vfs::filesystem::{Caching, FileSystem, RootHandle, Usage, anonymous_device};
-use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_machine, register_type};
 use crate::vfs::inode::{FileKind, Inode, Owner};
 use crate::vfs::mount::Location;
 use crate::vfs::path::WalkFlags;
@@ -68,7 +68,12 @@ use crate::vfs::path::WalkFlags;
 const MAGIC: u64 = 0x794c_7630;
 /// Registers the type for `mount(2)`.
 pub fn register() {
-    register_type(&FileSystemType { name: "overlay", needs_device: false, mount });
+    register_type(&FileSystemType {
+        name: "overlay",
+        needs_device: false,
+        user: of_machine,
+        mount,
+    });
 }
 
 fn mount(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {

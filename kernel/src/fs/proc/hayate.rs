@@ -180,6 +180,10 @@ fn change(resource: &Resource, text: &[u8]) -> Result<()> {
     let text = str::from_utf8(text).map_err(|_| Errno::EINVAL)?;
     let (attribute, value) = text.trim().split_once(' ').ok_or(Errno::EINVAL)?;
     let caller = process::current().credentials();
+    // Whose number it is does not tell inside a user namespace what is the caller's.
+    if !caller.is_outermost() {
+        return Err(Errno::EPERM);
+    }
     let right = match resource.kind {
         // As setpriority(2) for a higher priority.
         ResourceKind::Execution if value.trim().starts_with('-') => Some(Capability::SysNice),
@@ -229,6 +233,9 @@ fn show_pools(_: &(), out: &mut Vec<u8>) -> Result<()> {
 /// The templates that the caller may remove, with an empty line behind each.
 fn show_templates(_: &(), out: &mut Vec<u8>) -> Result<()> {
     let caller = process::current().credentials();
+    if !caller.is_outermost() {
+        return Ok(());
+    }
     let owner = (!caller.has(Capability::SysAdmin)).then_some(caller.euid);
     for template in table::all(owner)? {
         line(out, format_args!("name: {}", template.name.escape_ascii()))?;

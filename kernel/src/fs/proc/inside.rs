@@ -25,7 +25,7 @@ use crate::process;
 use crate::reclaim::growth::Grow;
 use crate::vfs::inode::DeviceNumber;
 use crate::vfs::mount::Location;
-use crate::vfs::open_file::{FileOps, MapSource, OpenFile, Traits, Whence};
+use crate::vfs::open_file::{FileOps, MapSource, OpenFile, OpenRequest, Traits, Whence};
 use crate::vfs::transfer::{Input, Output};
 
 /// Bytes that are moved at a time.
@@ -66,7 +66,7 @@ fn seek(position: u64, offset: i64, whence: Whence) -> Result<u64> {
 struct Memory(Inside);
 
 /// Opens `/proc/PID/mem`.
-pub fn open_memory(target: &Target) -> Result<Arc<dyn FileOps>> {
+pub fn open_memory(target: &Target, _: &OpenRequest) -> Result<Arc<dyn FileOps>> {
     Ok(Arc::new(Memory(Inside::open(target)?)))
 }
 
@@ -145,7 +145,7 @@ const EXCLUSIVE: u64 = 1 << 56;
 const FRAME: u64 = (1 << 55) - 1;
 
 /// Opens `/proc/PID/pagemap`.
-pub fn open_page_map(target: &Target) -> Result<Arc<dyn FileOps>> {
+pub fn open_page_map(target: &Target, _: &OpenRequest) -> Result<Arc<dyn FileOps>> {
     Ok(Arc::new(PageMap(Inside::open(target)?)))
 }
 

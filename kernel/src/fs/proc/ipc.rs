@@ -11,6 +11,7 @@ use hayate_abi::{Errno, Result};
 use super::text::line;
 use super::tree::{Item, What};
 use crate::process::current;
+use crate::process::numbers::{shown_group, shown_user};
 
 /// The items of `/proc/sysvipc`.
 pub static ITEMS: &[Item<()>] = &[
@@ -41,10 +42,10 @@ fn queues(_: &(), out: &mut Vec<u8>) -> Result<()> {
                 s.messages,
                 s.last_sender,
                 s.last_receiver,
-                who.uid,
-                who.gid,
-                who.cuid,
-                who.cgid,
+                shown_user(who.uid),
+                shown_group(who.gid),
+                shown_user(who.cuid),
+                shown_group(who.cgid),
                 s.sent_at,
                 s.received_at,
                 s.changed_at
@@ -71,10 +72,10 @@ fn semaphores(_: &(), out: &mut Vec<u8>) -> Result<()> {
                 s.id,
                 who.mode,
                 s.count,
-                who.uid,
-                who.gid,
-                who.cuid,
-                who.cgid,
+                shown_user(who.uid),
+                shown_group(who.gid),
+                shown_user(who.cuid),
+                shown_group(who.cgid),
                 s.operated_at,
                 s.changed_at
             ),
@@ -105,10 +106,10 @@ fn segments(_: &(), out: &mut Vec<u8>) -> Result<()> {
                 s.creator,
                 s.last,
                 s.attachments,
-                who.uid,
-                who.gid,
-                who.cuid,
-                who.cgid,
+                shown_user(who.uid),
+                shown_group(who.gid),
+                shown_user(who.cuid),
+                shown_group(who.cgid),
                 s.attached_at,
                 s.detached_at,
                 s.changed_at,

@@ -7,12 +7,12 @@ use hayate_abi::{Errno, Result};
 
 use crate::kernel_log;
 use crate::vfs::caller;
-use crate::vfs::open_file::{FileOps, OpenFile, Traits};
+use crate::vfs::open_file::{FileOps, OpenFile, OpenRequest, Traits};
 use crate::vfs::poll::{Events, Registrar};
 use crate::vfs::transfer::Output;
 
 /// Opens the file; the right to read is asked for here and not later.
-pub fn open(_: &()) -> Result<Arc<dyn FileOps>> {
+pub fn open(_: &(), _: &OpenRequest) -> Result<Arc<dyn FileOps>> {
     kernel_log::check(&*caller::credentials().ok_or(Errno::EPERM)?, true)?;
     Ok(Arc::new(Messages))
 }

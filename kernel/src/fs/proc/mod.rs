@@ -24,7 +24,7 @@
 //! | [`ipc`] | `/proc/sysvipc`, and the settings of message passing |
 //! | [`kmsg`] | the kernel's log |
 //! | [`settings`], [`system`] | `/proc/sys`, the files about the whole system |
-//! | [`status`], [`inside`], [`descriptors`], [`namespaces`] | the files of a process, by purpose |
+//! | [`status`], [`inside`], [`descriptors`], [`namespaces`], [`user_maps`] | the files of a process, by purpose |
 //! | [`process`] | `/proc/PID` and `/proc/PID/task` |
 //! | [`processes`] | the root |
 //!
@@ -56,6 +56,7 @@ mod system;
 mod target;
 pub mod text;
 pub mod tree;
+mod user_maps;
 
 use alloc::sync::Arc;
 
@@ -65,7 +66,7 @@ use target::Target;
 
 use crate::process::record::Process;
 use crate::vfs::filesystem::{Caching, FileSystem, Usage, anonymous_device};
-use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_machine, register_type};
 use crate::vfs::inode::{Inode, downcast};
 use crate::vfs::open_file::OpenFile;
 
@@ -74,7 +75,8 @@ const MAGIC: u64 = 0x9fa0;
 
 /// Registers the type with mount(2).
 pub fn register() {
-    static TYPE: FileSystemType = FileSystemType { name: "proc", needs_device: false, mount };
+    static TYPE: FileSystemType =
+        FileSystemType { name: "proc", needs_device: false, user: of_machine, mount };
     register_type(&TYPE);
 }
 

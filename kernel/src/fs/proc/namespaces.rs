@@ -5,8 +5,8 @@
 //! mount on which it is bound, keeps a namespace that no thread is in. Two processes show the same
 //! number if and only if they share the namespace.
 //!
-//! Of network, numbers of processes and users there is one namespace each, the first, with its
-//! number on Linux. Kinds that do not exist (cgroup, time) have no file, as in a kernel built
+//! Of network and numbers of processes there is one namespace each, the first, with its number on
+//! Linux. Kinds that do not exist (cgroup, time) have no file, as in a kernel built
 //! without them. A thread that has ended is in no namespaces but those of its users (`ENOENT`).
 
 use alloc::format;
@@ -23,7 +23,9 @@ use super::tree::{Item, What};
 use crate::ipc::namespace::IpcNamespace;
 use crate::namespace::{Handle, first};
 use crate::process::identity::UtsNamespace;
+use crate::process::numbers;
 use crate::process::thread::current;
+use crate::user_namespace::{self, UserNamespace};
 use crate::vfs::anonymous;
 use crate::vfs::inode::{Attributes, Change, FileKind, Inode, Metadata};
 use crate::vfs::mount::{Location, Mount, MountNamespace};
@@ -49,8 +51,8 @@ pub enum Namespace {
     Network,
     /// Numbers of processes: the first.
     Pid,
-    /// Users: the first.
-    User,
+    /// Users.
+    User(Handle<UserNamespace>),
 }
 
 impl Namespace {
@@ -62,7 +64,7 @@ impl Namespace {
             Namespace::Mount(_) => CLONE_NEWNS,
             Namespace::Network => CLONE_NEWNET,
             Namespace::Pid => CLONE_NEWPID,
-            Namespace::User => CLONE_NEWUSER,
+            Namespace::User(_) => CLONE_NEWUSER,
         }
     }
 
@@ -74,7 +76,7 @@ impl Namespace {
             Namespace::Mount(_) => "mnt",
             Namespace::Network => "net",
             Namespace::Pid => "pid",
-            Namespace::User => "user",
+            Namespace::User(_) => "user",
         }
     }
 
@@ -85,8 +87,31 @@ impl Namespace {
             Namespace::Mount(mounts) => mounts.number,
             Namespace::Network => first::NET,
             Namespace::Pid => first::PID,
-            Namespace::User => first::USER,
+            Namespace::User(user) => user.number,
         }
+    }
+
+    /// The user namespace that it belongs to; `None` for the first of these, which belongs to none
+    /// (`ns->ops->owner`).
+    pub fn owner(&self) -> Option<Handle<UserNamespace>> {
+        match self {
+            Namespace::Uts(uts) => Some(uts.owner.clone()),
+            Namespace::Ipc(ipc) => Some(ipc.owner.clone()),
+            Namespace::Mount(mounts) => Some(mounts.owner.clone()),
+            Namespace::Network | Namespace::Pid => Some(user_namespace::first()),
+            Namespace::User(user) => user.parent().cloned(),
+        }
+    }
+
+    /// Opens the user namespace that it belongs to, and returns the descriptor. `EPERM` if it is
+    /// not the caller's or inside of that: nobody sees above (`ns_get_owner`).
+    fn open_owner(&self) -> Result<i64> {
+        let thread = current();
+        let owner = self.owner().filter(|owner| owner.is_within(&thread.credentials().user));
+        let user = Namespace::User(owner.ok_or(Errno::EPERM)?);
+        let ops = Arc::new(OpenNamespace(user.clone()));
+        let file = OpenFile::new(ops, user.place(), O_RDONLY)?;
+        Ok(thread.install(file, true)?.into())
     }
 
     fn text(&self) -> Vec<u8> {
@@ -122,7 +147,7 @@ pub static ITEMS: &[Item<Target>] = &[
     namespace!("net", |target| set(target).map(|_| Namespace::Network)),
     namespace!("pid", |target| set(target).map(|_| Namespace::Pid)),
     namespace!("pid_for_children", |target| set(target).map(|_| Namespace::Pid)),
-    namespace!("user", |_| Ok(Namespace::User)),
+    namespace!("user", |target| Ok(Namespace::User(user(target)?))),
     namespace!("uts", |target| Ok(Namespace::Uts(set(target)?.uts))),
 ];
 
@@ -134,6 +159,11 @@ fn choose(target: &Target, choose: Choose) -> Result<Namespace> {
 /// The set of a thread that the caller may look into.
 fn set(target: &Target) -> Result<crate::process::namespaces::Namespaces> {
     target.look(|thread| thread.namespaces())?.ok_or(Errno::ENOENT)
+}
+
+/// The user namespace of a thread that the caller may look into.
+fn user(target: &Target) -> Result<Handle<UserNamespace>> {
+    Ok(target.look(|thread| thread.credentials())?.user.clone())
 }
 
 /// A namespace as a file, which can be opened and compared.
@@ -188,19 +218,13 @@ impl FileOps for OpenNamespace {
         const NS_GET_NSTYPE: u32 = 0xb703;
         const NS_GET_OWNER_UID: u32 = 0xb704;
         match (command, &self.0) {
-            // Nobody may see above the first.
-            (NS_GET_USERNS, Namespace::User) => Err(Errno::EPERM),
-            (NS_GET_USERNS, _) => {
-                let user = Namespace::User;
-                let ops = Arc::new(OpenNamespace(user.clone()));
-                let file = OpenFile::new(ops, user.place(), O_RDONLY)?;
-                Ok(current().install(file, true)?.into())
-            }
-            (NS_GET_PARENT, Namespace::User | Namespace::Pid) => Err(Errno::EPERM),
+            (NS_GET_USERNS, namespace) => namespace.open_owner(),
+            (NS_GET_PARENT, user @ Namespace::User(_)) => user.open_owner(),
+            (NS_GET_PARENT, Namespace::Pid) => Err(Errno::EPERM),
             (NS_GET_PARENT, _) => Err(Errno::EINVAL),
             (NS_GET_NSTYPE, namespace) => Ok(namespace.kind() as i64),
-            (NS_GET_OWNER_UID, Namespace::User) => {
-                UserPtr::new(arg as usize).write(&0u32)?;
+            (NS_GET_OWNER_UID, Namespace::User(user)) => {
+                UserPtr::new(arg as usize).write(&numbers::shown_user(user.owner))?;
                 Ok(0)
             }
             (NS_GET_OWNER_UID, _) => Err(Errno::EINVAL),

@@ -15,7 +15,7 @@ use super::target::Target;
 use super::text::{bytes, line, line_of, list_numbers, number};
 use super::tree;
 use super::tree::{Item, Listing, Node, What};
-use super::{descriptors, inside, namespaces, network, settings, status, system};
+use super::{descriptors, inside, namespaces, network, settings, status, system, user_maps};
 use crate::credentials::Capability;
 use crate::memory::Space;
 use crate::process;
@@ -40,6 +40,7 @@ pub static PROCESS: What<Target> = What::Directory(&[
     Item { name: "exe", what: What::Magic(exe, |target| show(target, exe)) },
     Item { name: "fd", what: What::Listing(&descriptors::LINKS) },
     Item { name: "fdinfo", what: What::Listing(&descriptors::INFORMATION) },
+    Item { name: "gid_map", what: What::Opened(0o644, user_maps::groups) },
     Item { name: "io", what: What::Asked(status::io) },
     Item { name: "limits", what: What::Text(status::limits) },
     Item { name: "maps", what: What::Guarded(inside::maps) },
@@ -50,13 +51,16 @@ pub static PROCESS: What<Target> = What::Directory(&[
     Item { name: "ns", what: What::Directory(namespaces::ITEMS) },
     Item { name: "oom_score_adj", what: What::Setting(oom_score_adj, set_oom_score_adj) },
     Item { name: "pagemap", what: What::Opened(0o400, inside::open_page_map) },
+    Item { name: "projid_map", what: What::Opened(0o644, user_maps::projects) },
     Item { name: "root", what: What::Magic(root, |target| show(target, root)) },
+    Item { name: "setgroups", what: What::Opened(0o644, user_maps::set_groups) },
     Item { name: "smaps", what: What::Guarded(inside::smaps) },
     Item { name: "stat", what: What::Text(status::stat) },
     Item { name: "statm", what: What::Text(inside::statm) },
     Item { name: "mode", what: What::Text(status::mode) },
     Item { name: "status", what: What::Text(status::status) },
     Item { name: "timerslack_ns", what: What::Open(timer_slack, set_timer_slack) },
+    Item { name: "uid_map", what: What::Opened(0o644, user_maps::users) },
 ]);
 
 /// `/proc/PID/task/TID`.
@@ -68,6 +72,7 @@ pub static THREAD: What<Target> = What::Directory(&[
     Item { name: "exe", what: What::Magic(exe, |target| show(target, exe)) },
     Item { name: "fd", what: What::Listing(&descriptors::LINKS) },
     Item { name: "fdinfo", what: What::Listing(&descriptors::INFORMATION) },
+    Item { name: "gid_map", what: What::Opened(0o644, user_maps::groups) },
     Item { name: "io", what: What::Asked(status::io) },
     Item { name: "limits", what: What::Text(status::limits) },
     Item { name: "maps", what: What::Guarded(inside::maps) },
@@ -77,11 +82,14 @@ pub static THREAD: What<Target> = What::Directory(&[
     Item { name: "net", what: What::Directory(network::ITEMS) },
     Item { name: "ns", what: What::Directory(namespaces::ITEMS) },
     Item { name: "pagemap", what: What::Opened(0o400, inside::open_page_map) },
+    Item { name: "projid_map", what: What::Opened(0o644, user_maps::projects) },
     Item { name: "root", what: What::Magic(root, |target| show(target, root)) },
+    Item { name: "setgroups", what: What::Opened(0o644, user_maps::set_groups) },
     Item { name: "smaps", what: What::Guarded(inside::smaps) },
     Item { name: "stat", what: What::Text(status::stat) },
     Item { name: "statm", what: What::Text(inside::statm) },
     Item { name: "status", what: What::Text(status::status) },
+    Item { name: "uid_map", what: What::Opened(0o644, user_maps::users) },
 ]);
 
 /// `/proc/PID/task`.

@@ -265,6 +265,7 @@ fn most_namespaces(text: &[u8]) -> Result<usize> {
 static USER: &[Item<()>] = &[
     limit!("max_ipc_namespaces", namespaces::MOST_IPC, most_namespaces),
     limit!("max_mnt_namespaces", namespaces::MOST_MNT, most_namespaces),
+    limit!("max_user_namespaces", namespaces::MOST_USER, most_namespaces),
     limit!("max_uts_namespaces", namespaces::MOST_UTS, most_namespaces),
 ];
 

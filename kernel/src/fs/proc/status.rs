@@ -11,6 +11,7 @@ use hayate_abi::{Errno, Result};
 use super::target::Target;
 use super::text::{TICK_NS, bytes, line, line_of, put};
 use crate::memory::PAGE;
+use crate::process::numbers::{shown_group, shown_user};
 use crate::process::record::Process;
 use crate::process::thread::Thread;
 use crate::process::tracing;
@@ -160,12 +161,16 @@ fn word_of(state: char) -> &'static str {
 /// The ids, the size of the table of descriptors, the groups.
 fn status_of_owner(thread: &Thread, out: &mut Vec<u8>) -> Result<()> {
     let own = thread.credentials();
-    line(out, format_args!("Uid:\t{}\t{}\t{}\t{}", own.uid, own.euid, own.suid, own.fsuid))?;
-    line(out, format_args!("Gid:\t{}\t{}\t{}\t{}", own.gid, own.egid, own.sgid, own.fsgid))?;
+    let [real, effective, saved, of_files] =
+        [own.uid, own.euid, own.suid, own.fsuid].map(shown_user);
+    line(out, format_args!("Uid:\t{real}\t{effective}\t{saved}\t{of_files}"))?;
+    let [real, effective, saved, of_files] =
+        [own.gid, own.egid, own.sgid, own.fsgid].map(shown_group);
+    line(out, format_args!("Gid:\t{real}\t{effective}\t{saved}\t{of_files}"))?;
     let size = thread.try_files().map_or(0, |files| files.size());
     put(out, format_args!("FDSize:\t{size}\nGroups:\t"))?;
     for group in own.groups.iter() {
-        put(out, format_args!("{group} "))?;
+        put(out, format_args!("{} ", shown_group(*group)))?;
     }
     bytes(out, b"\n")
 }

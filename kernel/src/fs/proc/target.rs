@@ -1,10 +1,12 @@
 //! The process or thread that a file of `/proc/PID` is about, and the right to look into it.
 
 use alloc::sync::{Arc, Weak};
+use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 
 use super::tree::Subject;
+use crate::credentials::Credentials;
 use crate::memory::Space;
 use crate::process::access;
 use crate::process::access::Ids;
@@ -69,16 +71,26 @@ impl Target {
     }
 }
 
+/// The owner of the files of a process that cannot be looked into: the superuser of the user
+/// namespace in which its program began, or of the machine.
+fn owner_of_hidden(process: &Process, credentials: &Credentials) -> (u32, u32) {
+    if process.is_newcomer.load(Ordering::Relaxed) {
+        return (0, 0);
+    }
+    let user = &credentials.user;
+    (user.user(0).unwrap_or(0), user.group(0).unwrap_or(0))
+}
+
 impl Subject for Target {
     /// A process that cannot be looked into belongs to the superuser (`task_dump_owner`,
     /// fs/proc/base.c).
     fn owner(&self, public: bool) -> (u32, u32) {
         let Ok(thread) = self.thread() else { return (0, 0) };
         let shown = access::is_dumpable(&thread.process) && thread.space().is_some();
-        if !public && !shown {
-            return (0, 0);
-        }
         let credentials = thread.credentials();
+        if !public && !shown {
+            return owner_of_hidden(&thread.process, &credentials);
+        }
         (credentials.euid, credentials.egid)
     }
 

@@ -80,7 +80,7 @@ pub enum What<T: 'static> {
     /// The same, and everybody may open it for both: it looks itself at who reads and writes.
     Open(Write<T>, fn(&T, &[u8]) -> Result<()>),
     /// A file that is no text, for the owner alone: its permission bits, and what opens it.
-    Opened(u16, fn(&T) -> Result<Arc<dyn FileOps>>),
+    Opened(u16, fn(&T, &OpenRequest) -> Result<Arc<dyn FileOps>>),
     /// A symbolic link with its text.
     Link(fn(&T) -> Result<Vec<u8>>),
     /// A link that leads to a location directly and not by a path, with the text that it shows.
@@ -278,7 +278,7 @@ impl<T: Subject> Inode for Node<T> {
         }
     }
 
-    fn open(self: Arc<Self>, _: &OpenRequest) -> Result<Arc<dyn FileOps>> {
+    fn open(self: Arc<Self>, request: &OpenRequest) -> Result<Arc<dyn FileOps>> {
         self.subject.check()?;
         // Take the number first, so that it cannot be that of a program started after the check.
         let inside = self.subject.inside();
@@ -286,7 +286,7 @@ impl<T: Subject> Inode for Node<T> {
             self.subject.check_access()?;
         }
         if let What::Opened(_, open) = self.what {
-            return open(&self.subject);
+            return open(&self.subject, request);
         }
         Ok(Arc::new(OpenText { node: self, inside, text: Mutex::new(None) }))
     }

@@ -23,7 +23,7 @@ use hayate_abi::{Errno, Result};
 
 use self::superblock::Superblock;
 use crate::vfs::filesystem::{Caching, FileSystem, Usage};
-use crate::vfs::filesystem_type::{FileSystemType, MountRequest};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_mounter};
 use crate::vfs::inode::{Inode, Owner};
 
 pub use inode::TmpInode;
@@ -34,11 +34,11 @@ const MAGIC: u64 = 0x0102_1994;
 
 /// The type for `mount(2)`.
 pub static TYPE: FileSystemType =
-    FileSystemType { name: "tmpfs", needs_device: false, mount: mount_tmpfs };
+    FileSystemType { name: "tmpfs", needs_device: false, user: of_mounter, mount: mount_tmpfs };
 
 /// tmpfs without a limit, under its other name.
 pub static RAMFS: FileSystemType =
-    FileSystemType { name: "ramfs", needs_device: false, mount: mount_ramfs };
+    FileSystemType { name: "ramfs", needs_device: false, user: of_mounter, mount: mount_ramfs };
 
 /// An instance of tmpfs.
 pub struct TmpFs {
@@ -161,8 +161,8 @@ struct Options {
     limit: Option<u64>,
     inodes: Option<u64>,
     mode: Option<u16>,
-    uid: u32,
-    gid: u32,
+    uid: Option<u32>,
+    gid: Option<u32>,
 }
 
 fn number(text: &[u8], radix: u32) -> Option<u64> {
@@ -198,8 +198,8 @@ impl Options {
                 b"mode" => {
                     number(value, 8).map(|mode| options.mode = Some(mode as u16 & 0o7777)).is_some()
                 }
-                b"uid" => number(value, 10).map(|uid| options.uid = uid as u32).is_some(),
-                b"gid" => number(value, 10).map(|gid| options.gid = gid as u32).is_some(),
+                b"uid" => number(value, 10).map(|uid| options.uid = Some(uid as u32)).is_some(),
+                b"gid" => number(value, 10).map(|gid| options.gid = Some(gid as u32)).is_some(),
                 b"nr_inodes" => size(value).map(|count| options.inodes = Some(count)).is_some(),
                 // There is one memory node, and there are no large pages in files.
                 b"mpol" | b"inode64" | b"inode32" | b"huge" => true,
@@ -215,13 +215,22 @@ impl Options {
         options.inodes = options.inodes.map(or_none);
         Ok(options)
     }
+
+    /// The owner of the root directory: that of the options, with numbers of the mounter's user
+    /// namespace, or the mounter. `EINVAL` for a number that is not mapped there.
+    fn owner(&self, request: &MountRequest<'_>) -> Result<Owner> {
+        let by = request.resolver.credentials;
+        let uid = self.uid.map_or(Some(by.fsuid), |number| by.user.user(number));
+        let gid = self.gid.map_or(Some(by.fsgid), |number| by.user.group(number));
+        Ok(Owner { uid: uid.ok_or(Errno::EINVAL)?, gid: gid.ok_or(Errno::EINVAL)? })
+    }
 }
 
 fn mount_tmpfs(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
     let options = Options::parse(request.data.split(|&byte| byte == b','))?;
     let half = hayate_machine::frames::counts().total as u64 / 2;
     let limit = options.limit.unwrap_or(half);
-    let owner = Owner { uid: options.uid, gid: options.gid };
+    let owner = options.owner(request)?;
     let mode = options.mode.unwrap_or(0o1777);
     let fs = TmpFs::make("tmpfs", mode, owner, Some(limit), Caching::All)?;
     if let Some(inodes) = options.inodes {
@@ -233,5 +242,7 @@ fn mount_tmpfs(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
 fn mount_ramfs(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
     let options = Options::parse(request.data.split(|&byte| byte == b','))?;
     let mode = options.mode.unwrap_or(0o755);
-    Ok(TmpFs::make("ramfs", mode, Owner::default(), None, Caching::All)?)
+    let by = request.resolver.credentials;
+    let owner = Owner { uid: by.fsuid, gid: by.fsgid };
+    Ok(TmpFs::make("ramfs", mode, owner, None, Caching::All)?)
 }

@@ -11,11 +11,12 @@ use hayate_machine::sync::{Once, SpinLock};
 use super::file::change;
 use super::queue::{Charge, Queue};
 use super::settings::Settings;
-use crate::credentials::{Capability, access};
+use crate::credentials::{Capability, Credentials, access};
 use crate::ipc::account;
 use crate::ipc::account::Total;
 use crate::namespace::{Handle, Home};
 use crate::reclaim::growth;
+use crate::user_namespace::{self, UserNamespace};
 use crate::vfs::caller;
 use crate::vfs::dentry::Name;
 use crate::vfs::directory::{self, check_directory, record};
@@ -60,17 +61,26 @@ pub static FIRST: Queues = {
 };
 
 /// Tells the queues of the calling thread's namespace; the process layer is above.
-static CALLERS: Once<fn() -> Handle<Queues>> = Once::new();
+static CALLERS: Once<Callers> = Once::new();
+
+/// The queues, and the user namespace that they belong to.
+type Callers = fn() -> (Handle<Queues>, Handle<UserNamespace>);
 
 /// Registers the type with `mount(2)`.
 pub fn register() {
-    static TYPE: FileSystemType = FileSystemType { name: "mqueue", needs_device: false, mount };
+    static TYPE: FileSystemType =
+        FileSystemType { name: "mqueue", needs_device: false, user, mount };
     register_type(&TYPE);
 }
 
 /// Registers what tells the queues of the calling thread's namespace; at boot.
-pub fn register_callers(callers: fn() -> Handle<Queues>) {
+pub fn register_callers(callers: Callers) {
     CALLERS.call_once(|| callers);
+}
+
+/// A mount of it belongs to whom the queues belong to.
+fn user(_: &Credentials) -> Handle<UserNamespace> {
+    CALLERS.get().map_or(user_namespace::first(), |callers| callers().1)
 }
 
 /// Mounts the file system of the caller's namespace. It has no options: `EINVAL`.
@@ -78,7 +88,7 @@ fn mount(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
     if request.options().next().is_some() {
         return Err(Errno::EINVAL);
     }
-    let queues = CALLERS.get().map_or(Handle::First(&FIRST), |callers| callers());
+    let queues = CALLERS.get().map_or(Handle::First(&FIRST), |callers| callers().0);
     Ok(queues.tree().clone())
 }
 

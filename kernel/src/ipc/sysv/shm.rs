@@ -469,7 +469,7 @@ impl Segment {
     /// Locks it in memory or unlocks it (`SHM_LOCK`, `SHM_UNLOCK`): `EPERM`, `EIDRM`, and `ENOMEM`
     /// beyond `limit` (`RLIMIT_MEMLOCK`, in bytes).
     pub fn lock(&self, actor: &Actor, lock: bool, limit: u64) -> Result<()> {
-        let privileged = actor.credentials.has(Capability::IpcLock);
+        let privileged = actor.has(Capability::IpcLock);
         let holdings = users::of(actor.credentials.uid)?;
         let pages = self.memory.page_count() as usize;
         let mut state = self.state.lock();

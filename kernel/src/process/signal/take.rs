@@ -2,6 +2,7 @@
 
 use hayate_abi::signal::{SI_TIMER, Siginfo, SignalSet};
 
+use crate::process::numbers;
 use crate::process::thread::Thread;
 use crate::process::timer;
 
@@ -12,6 +13,6 @@ impl Thread {
         if info.si_code == SI_TIMER {
             timer::taken(&self.process, &mut info);
         }
-        Some(info)
+        Some(numbers::told_to(self, info))
     }
 }

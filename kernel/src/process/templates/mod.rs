@@ -344,7 +344,7 @@ pub fn start(
         entry: 0,
         stack: begin.stack(),
         executable: Arc::clone(&template.executable),
-        credentials: credentials.for_program(None, None).0,
+        credentials: Arc::new(credentials.for_program(None, None).0),
         secure: false,
         set_id: false,
         refused: false,

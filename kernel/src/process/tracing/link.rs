@@ -88,7 +88,8 @@ pub fn trace_me() -> Result<()> {
     // A parent that ends traces nobody, and that is no error.
     let Some(tracer) = tracer.filter(|tracer| tracer.execution().is_some()) else { return Ok(()) };
     let (own, above) = (thread.credentials(), tracer.credentials());
-    if !above.permitted.contains(own.permitted) && !above.has(Capability::SysPtrace) {
+    let contains = above.user.is(&own.user) && above.permitted.contains(own.permitted);
+    if !contains && !above.has_in(&own.user, Capability::SysPtrace) {
         return Err(Errno::EPERM);
     }
     let tracee = Tracee::new(&thread, &tracer, above, false, 0)?;
@@ -137,7 +138,8 @@ pub fn begin_program(process: &Process, space: &Space) {
 /// rights (`LSM_UNSAFE_PTRACE`, security/commoncap.c).
 #[cold]
 pub fn bars_privilege(thread: &Thread) -> bool {
-    of(thread).is_some_and(|tracee| !tracee.credentials.has(Capability::SysPtrace))
+    let user = &thread.credentials().user;
+    of(thread).is_some_and(|tracee| !tracee.credentials.has_in(user, Capability::SysPtrace))
 }
 
 /// Makes the tracer of `parent` trace a new thread, which cannot be found yet, if that is asked

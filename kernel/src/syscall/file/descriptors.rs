@@ -11,6 +11,7 @@ use super::{View, credentials, descriptor_limit, files, install, open_file, path
 use crate::fs::tmpfs::memfd;
 use crate::ipc::pipe;
 use crate::process;
+use crate::process::numbers;
 use crate::vfs::descriptor::FdTable;
 use crate::vfs::inode::FileKind;
 use crate::vfs::lock_owner::LockOwner;
@@ -322,7 +323,7 @@ fn signal_command(file: &OpenFile, command: i32, argument: usize) -> Result<i64>
         }
         F_GETOWNER_UIDS => {
             let asker = file.owner().asker();
-            UserPtr::new(argument).write(&[asker.uid, asker.euid])?;
+            UserPtr::new(argument).write(&[asker.uid, asker.euid].map(numbers::shown_user))?;
             Ok(0)
         }
         _ => Err(Errno::EINVAL),

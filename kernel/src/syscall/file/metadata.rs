@@ -10,6 +10,7 @@ use hayate_machine::user::UserPtr;
 
 use super::{View, at, credentials, locate, open_file, path, raise};
 use crate::credentials::{Capability, Credentials, access as wants};
+use crate::process::numbers;
 use crate::vfs::content::mode::FALLOC_FL_KEEP_SIZE;
 use crate::vfs::directory::check_writable;
 use crate::vfs::inode::{Change, FileKind, Inode, Metadata, Timestamp};
@@ -28,8 +29,8 @@ fn encode(metadata: &Metadata) -> Stat {
         st_ino: metadata.number,
         st_nlink: u64::from(metadata.links),
         st_mode: metadata.full_mode(),
-        st_uid: metadata.uid,
-        st_gid: metadata.gid,
+        st_uid: numbers::shown_user(metadata.uid),
+        st_gid: numbers::shown_group(metadata.gid),
         hole: 0,
         st_rdev: metadata.represents.encode(),
         st_size: metadata.size as i64,
@@ -96,8 +97,8 @@ pub fn statx(fd: i32, path_address: usize, flags: u32, mask: u32, buffer: usize)
         stx_blksize: metadata.block_size,
         stx_attributes: if is_root { ATTRIBUTE_MOUNT_ROOT } else { 0 },
         stx_nlink: metadata.links,
-        stx_uid: metadata.uid,
-        stx_gid: metadata.gid,
+        stx_uid: numbers::shown_user(metadata.uid),
+        stx_gid: numbers::shown_group(metadata.gid),
         stx_mode: metadata.full_mode() as u16,
         stx_ino: metadata.number,
         stx_size: metadata.size,
@@ -226,7 +227,7 @@ fn change_mode(credentials: &Credentials, place: &Location, mode: u32) -> Result
         return Err(Errno::EOPNOTSUPP);
     }
     let mut mode = mode as u16 & 0o7777;
-    if !set_id::may_set_group(credentials, attributes.gid) {
+    if !set_id::may_set_group(credentials, &attributes) {
         mode &= !0o2000;
     }
     inode.set_metadata(&Change { mode: Some(mode), ..Change::default() })?;
@@ -254,10 +255,11 @@ pub fn fchmodat(fd: i32, path_address: usize, mode: u32) -> Result<()> {
 /// Changes owner and group; `u32::MAX` leaves one unchanged (`chown_common`, fs/open.c and
 /// `setattr_prepare`, fs/attr.c).
 fn change_owner(credentials: &Credentials, place: &Location, user: u32, group: u32) -> Result<()> {
+    let (user, group) = (numbers::user_or_keep(user)?, numbers::group_or_keep(group)?);
     check_writable(place)?;
     let inode = place.inode()?;
     let attributes = inode.attributes();
-    let privileged = credentials.has(Capability::Chown);
+    let privileged = credentials.has_over(attributes.uid, attributes.gid, Capability::Chown);
     let uid = (user != u32::MAX).then_some(user);
     let gid = (group != u32::MAX).then_some(group);
     let owns = credentials.fsuid == attributes.uid;

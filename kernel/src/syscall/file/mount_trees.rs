@@ -7,8 +7,7 @@ use hayate_abi::file::AT_FDCWD;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
-use super::{View, at, credentials, install, open_file, path, string};
-use crate::credentials::Capability;
+use super::{View, at, credentials, install, mounts, open_file, path, string};
 use crate::process;
 use crate::vfs::filesystem_type::find_type;
 use crate::vfs::mount::Location;
@@ -48,7 +47,7 @@ mod attribute {
 }
 
 fn may_mount() -> Result<()> {
-    credentials().require(Capability::SysAdmin)
+    mounts::may_mount(&credentials())
 }
 
 /// The `MS_*` flags of attributes, without those of access times.

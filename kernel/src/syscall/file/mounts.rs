@@ -7,7 +7,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user;
 
 use super::{View, path, string};
-use crate::credentials::{Capability, access};
+use crate::credentials::{Capability, Credentials, access};
 use crate::process;
 use crate::reclaim::growth::Grow;
 use crate::vfs::mount_tree;
@@ -34,6 +34,11 @@ fn word(address: usize) -> Result<Vec<u8>> {
     if address == 0 { Ok(Vec::new()) } else { string(address, PATH_MAX) }
 }
 
+/// Fails with `EPERM` unless the caller may change its mount namespace.
+pub fn may_mount(credentials: &Credentials) -> Result<()> {
+    credentials.require_in(&process::current().mounts().owner, Capability::SysAdmin)
+}
+
 /// `mount(2)`
 pub fn mount(source: usize, target: usize, kind: usize, flags: usize, data: usize) -> Result<()> {
     let kind = word(kind)?;
@@ -43,7 +48,7 @@ pub fn mount(source: usize, target: usize, kind: usize, flags: usize, data: usiz
     let view = View::current()?;
     let resolver = view.resolver(AT_FDCWD, &target)?;
     let place = resolver.resolve(&target, WalkFlags::empty())?;
-    view.credentials().require(Capability::SysAdmin)?;
+    may_mount(view.credentials())?;
     mount_tree::mount(
         &process::current().mounts(),
         &resolver,
@@ -67,7 +72,7 @@ pub fn umount2(target: usize, flags: u32) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     let view = View::current()?;
-    view.credentials().require(Capability::SysAdmin)?;
+    may_mount(view.credentials())?;
     let walk = if flags & UMOUNT_NOFOLLOW != 0 { WalkFlags::NOFOLLOW } else { WalkFlags::empty() };
     let place = view.resolve(AT_FDCWD, &path(target)?, walk)?;
     let own = process::current().mounts();
@@ -82,7 +87,7 @@ pub fn chroot(path_address: usize) -> Result<()> {
     let (view, path) = (View::current()?, path(path_address)?);
     let place = view.resolve(AT_FDCWD, &path, WalkFlags::DIRECTORY)?;
     permitted(view.credentials(), &place.inode()?.attributes(), access::EXECUTE)?;
-    view.credentials().require(Capability::SysChroot)?;
+    view.credentials().require_own(Capability::SysChroot)?;
     view.context().set_root(place);
     Ok(())
 }
@@ -90,7 +95,7 @@ pub fn chroot(path_address: usize) -> Result<()> {
 /// `pivot_root(2)`
 pub fn pivot_root(new_root: usize, put_old: usize) -> Result<()> {
     let view = View::current()?;
-    view.credentials().require(Capability::SysAdmin)?;
+    may_mount(view.credentials())?;
     let new_root = view.resolve(AT_FDCWD, &path(new_root)?, WalkFlags::DIRECTORY)?;
     let put_old = view.resolve(AT_FDCWD, &path(put_old)?, WalkFlags::DIRECTORY)?;
     let old_root = view.context().root();

@@ -8,6 +8,7 @@
 
 use alloc::vec::Vec;
 
+use hayate_abi::capability::FileCapabilities;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user;
 
@@ -15,9 +16,10 @@ use super::metadata::place_of;
 use super::{open_file, string};
 use crate::credentials::{Capability, access};
 use crate::in_place::view;
+use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::vfs::directory::check_writable;
-use crate::vfs::inode::{FileKind, Inode};
+use crate::vfs::inode::{Attributes, FileKind, Inode};
 use crate::vfs::mount::Location;
 use crate::vfs::notify;
 use crate::vfs::path::permitted;
@@ -62,14 +64,17 @@ fn set(place: &Location, name_address: usize, value: usize, size: usize, flags: 
 fn change(place: &Location, name: &[u8], value: Option<&[u8]>, flags: u32) -> Result<()> {
     check_writable(place)?;
     let inode = place.inode()?;
-    if name == CAPABILITIES
-        && let Some(value) = value
-    {
+    let is_capabilities = name == CAPABILITIES;
+    if let Some(value) = value.filter(|_| is_capabilities) {
         check_capabilities(value)?;
     }
     permission(&*inode, name, true)?;
-    check_security(name)?;
-    inode.set_xattr(name, value, flags)?;
+    check_security(&*inode, name)?;
+    let kept = match value {
+        Some(value) if is_capabilities => kept_capabilities(value)?,
+        _ => None,
+    };
+    inode.set_xattr(name, kept.as_ref().map(|kept| &kept[..]).or(value), flags)?;
     notify::place(place, Mask::ATTRIB);
     Ok(())
 }
@@ -102,12 +107,14 @@ fn permission(inode: &dyn Inode, name: &[u8], write: bool) -> Result<()> {
 
 /// Checks the right to change attributes of `security.` (`cap_inode_setxattr` and
 /// `cap_inode_removexattr`, security/commoncap.c).
-fn check_security(name: &[u8]) -> Result<()> {
+fn check_security(inode: &dyn Inode, name: &[u8]) -> Result<()> {
     let credentials = super::credentials();
     if name == CAPABILITIES {
         // Also for an empty value, which Linux lets every user set, and so take away the
         // capabilities of any file.
-        return credentials.require(Capability::Setfcap);
+        let Attributes { uid, gid, .. } = inode.attributes();
+        let may = credentials.has_over(uid, gid, Capability::Setfcap);
+        return if may { Ok(()) } else { Err(Errno::EPERM) };
     }
     if name.starts_with(SECURITY) { credentials.require(Capability::SysAdmin) } else { Ok(()) }
 }
@@ -121,6 +128,32 @@ fn check_capabilities(value: &[u8]) -> Result<()> {
     match (u32::from_le_bytes(*first) & REVISION, value.len()) {
         (0x0200_0000, 20) | (0x0300_0000, 24) => Ok(()),
         _ => Err(Errno::EINVAL),
+    }
+}
+
+/// The value that is kept of file capabilities which a caller gives from inside a user namespace:
+/// they count there alone, for the root that it names or its own (`cap_convert_nscap`). `None`: the
+/// value as it is. `EINVAL` if that root has no number.
+fn kept_capabilities(value: &[u8]) -> Result<Option<[u8; 24]>> {
+    let credentials = super::credentials();
+    let Some(given) = FileCapabilities::read(value).filter(|_| !credentials.is_outermost()) else {
+        return Ok(None);
+    };
+    let root = credentials.user.user(given.root).ok_or(Errno::EINVAL)?;
+    Ok(Some(given.value_for(root)))
+}
+
+/// The value of file capabilities as a caller inside a user namespace sees it
+/// (`cap_inode_getsecurity`). `EOVERFLOW` if they are those of a root that it does not know.
+fn shown_capabilities(kept: Vec<u8>) -> Result<Vec<u8>> {
+    let credentials = super::credentials();
+    let Some(found) = FileCapabilities::read(&kept).filter(|_| !credentials.is_outermost()) else {
+        return Ok(kept);
+    };
+    match credentials.user.user_number(found.root) {
+        Some(root) if root != 0 => growth::copy(&found.value_for(root)),
+        _ if credentials.has_root_around(found.root) => growth::copy(&found.value()),
+        _ => Err(Errno::EOVERFLOW),
     }
 }
 
@@ -144,7 +177,11 @@ fn get(place: &Location, name_address: usize, value: usize, size: usize) -> Resu
         permitted(&super::credentials(), &inode.attributes(), access::READ)?;
     }
     permission(&*inode, &name, false)?;
-    answer(&inode.get_xattr(&name)?, value, size)
+    let mut found = inode.get_xattr(&name)?;
+    if name == CAPABILITIES {
+        found = shown_capabilities(found)?;
+    }
+    answer(&found, value, size)
 }
 
 /// Lists the names, without those that the caller could not read (`simple_xattr_list`, fs/xattr.c).

@@ -8,7 +8,7 @@ use hayate_ipc_rules::messages::{COPY, EXCEPT, Wanted};
 use hayate_machine::user;
 use hayate_machine::user::UserPtr;
 
-use super::shown;
+use super::{given, shown};
 use crate::ipc::message::Text;
 use crate::ipc::sysv::msg::{Message, Queue, Queues, Receipt};
 use crate::process;
@@ -96,7 +96,7 @@ pub fn msgctl(id: i32, command: i32, buffer: usize) -> Result<i32> {
             let new = UserPtr::<MsqidDs>::new(buffer).read()?;
             let perm = new.msg_perm;
             let most = ipc.msg.room.load(Ordering::Relaxed);
-            let owner = (perm.uid, perm.gid, perm.mode);
+            let owner = given(&perm)?;
             queues.get(id)?.set(&actor, owner, new.msg_qbytes, most)?;
             Ok(0)
         }

@@ -10,7 +10,7 @@ use hayate_ipc_rules::semaphores::{LARGEST, Operation, undoes};
 use hayate_machine::time::monotonic_ns;
 use hayate_machine::user::UserPtr;
 
-use super::shown;
+use super::{given, shown};
 use crate::ipc::sysv::sem::{Question, SemSet, Sets};
 use crate::process;
 use crate::reclaim::growth::{Grow, relieved};
@@ -133,7 +133,7 @@ pub fn semctl(id: i32, number: i32, command: i32, argument: usize) -> Result<i32
         GETZCNT => ask(Question::WaitingForZero),
         IPC_SET => {
             let new = UserPtr::<SemidDs>::new(argument).read()?.sem_perm;
-            sets.get(id)?.set(&actor, (new.uid, new.gid, new.mode))?;
+            sets.get(id)?.set(&actor, given(&new)?)?;
             Ok(0)
         }
         IPC_RMID => sets.get(id)?.remove(&ipc.sem, &actor).map(|()| 0),

@@ -7,7 +7,7 @@ use hayate_abi::process::RLIMIT_MEMLOCK;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
-use super::shown;
+use super::{given, shown};
 use crate::ipc::actor::{EXECUTE, READ, WRITE};
 use crate::ipc::sysv::shm::Segment;
 use crate::memory;
@@ -112,7 +112,7 @@ pub fn shmctl(id: i32, command: i32, buffer: usize) -> Result<i32> {
         }
         IPC_SET => {
             let new = UserPtr::<ShmidDs>::new(buffer).read()?.shm_perm;
-            segments.get(id)?.set(&actor, (new.uid, new.gid, new.mode))?;
+            segments.get(id)?.set(&actor, given(&new)?)?;
             Ok(0)
         }
         IPC_RMID => segments.get(id)?.remove(all, &actor).map(|()| 0),

@@ -13,6 +13,7 @@ use super::super::file::io::{PIECES_MAX, vector};
 use super::super::file::raise_broken_pipe;
 use super::address;
 use super::descriptor::{lookup, socket_of};
+use crate::process::numbers;
 use crate::vfs::open_file::OpenFile;
 use crate::vfs::socket::{ADDRESS_LENGTH, AddressBytes, OutgoingMessage, flags};
 use crate::vfs::socket_options::Switches;
@@ -162,7 +163,7 @@ fn receive_header(
         incoming.credentials = None;
     }
     let received = Received {
-        credentials: incoming.credentials,
+        credentials: incoming.credentials.map(numbers::shown_identity),
         files: core::mem::take(&mut incoming.descriptors),
         others: core::mem::take(&mut incoming.control),
     };

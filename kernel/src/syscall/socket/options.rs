@@ -14,6 +14,7 @@ use zerocopy::IntoBytes;
 
 use super::descriptor::{lookup, socket_of};
 use crate::credentials::Capability;
+use crate::process::numbers;
 use crate::vfs::caller;
 use crate::vfs::socket::{
     SO_TIMESTAMP, SO_TIMESTAMP_NEW, SO_TIMESTAMPING, SO_TIMESTAMPING_NEW, SO_TIMESTAMPNS,
@@ -280,7 +281,8 @@ fn get(socket: &dyn SocketOps, option: i32, out: OptionOutput) -> Result<()> {
         SO_PROTOCOL => out.put_number(socket.protocol()),
         SO_PEERCRED => {
             let nobody = Ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-            out.put(socket.peer_credentials().unwrap_or(nobody).as_bytes())
+            let peer = socket.peer_credentials().map_or(nobody, numbers::shown_identity);
+            out.put(peer.as_bytes())
         }
         SO_PEERNAME => get_peer_name(socket, out),
         SO_COOKIE if out.room()? < size_of::<u64>() => Err(Errno::EINVAL),

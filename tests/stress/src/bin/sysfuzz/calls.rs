@@ -148,11 +148,15 @@ const CLONE: &[u64] = &[
     0x4000,
     0x8000,
     0x1_0000,
+    0x2_0000, // namespaces of mounts, and below of names, of objects and of users
     0x4_0000,
     0x8_0000,
     0x10_0000,
     0x20_0000,
     0x100_0000,
+    0x400_0000,
+    0x800_0000,
+    0x1000_0000,
     0x8000_0000,
 ];
 /// Flags of mount(2).

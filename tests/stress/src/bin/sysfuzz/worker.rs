@@ -58,6 +58,10 @@ const PATHS: &[&[u8]] = &[
     b"/proc/self/maps\0",
     b"/proc/self/stat\0",
     b"/proc/self/status\0",
+    b"/proc/self/uid_map\0",
+    b"/proc/self/gid_map\0",
+    b"/proc/self/setgroups\0",
+    b"/proc/self/ns/user\0",
     b"/proc/self/fd\0",
     b"/proc/meminfo\0",
     b"/proc\0",
@@ -429,7 +433,19 @@ impl Worker {
 }
 
 /// Flags of clone3(2) with which a child can run for a while: none that needs a prepared stack.
-const CLONE_FLAGS: &[u64] = &[0x200, 0x400, 0x1000, 0x8000, 0x1_0000, 0x20_0000, 0x100_0000];
+const CLONE_FLAGS: &[u64] = &[
+    0x200,
+    0x400,
+    0x1000,
+    0x8000,
+    0x1_0000,
+    0x2_0000,
+    0x20_0000,
+    0x100_0000,
+    0x400_0000,
+    0x800_0000,
+    0x1000_0000,
+];
 
 extern "C" fn ignore(_signal: libc::c_int) {}
 

@@ -1,0 +1,36 @@
+//! Debian's unshare and bubblewrap, unmodified, in a machine, as root and as an ordinary user:
+//! `sandboxes.sh` has what they are asked to do. The calls have cases of their own
+//! (`tests/c/userns.c`, `tests/c/usermount.c`).
+
+use super::Trial;
+use super::command::{Check, Hayate, trials_of};
+use crate::arguments::Test;
+use crate::image::default;
+use anyhow::{Context, Result, ensure};
+
+const CHECKS: [(&str, Check); 3] = [
+    ("unshare_maps_the_user", |hayate| check(hayate, "unshare")),
+    ("unshare_mounts_memory", |hayate| check(hayate, "mounts")),
+    ("bubblewrap_keeps_a_program_in", |hayate| check(hayate, "bubblewrap")),
+];
+
+/// The trials.
+pub fn trials(options: &Test) -> Vec<Trial> {
+    trials_of("sandboxes", &CHECKS, options)
+}
+
+const SCRIPT: &str = include_str!("sandboxes.sh");
+
+/// Runs one check of the script in a machine.
+fn check(hayate: &Hayate, check: &str) -> Result<()> {
+    let image = default::SANDBOXES.get()?;
+    let image = image.to_string_lossy();
+    let script = format!("set -- {check}\n{SCRIPT}");
+    let options = ["--net", "none", "--rootfs", &image, "--cpus", "2", "--timeout", "300"];
+    let output = hayate.run(&options, &["/bin/sh", "-c", &script])?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = text.lines().last().with_context(|| format!("it said only {said}"))?;
+    ensure!(last == "done" && output.status.success(), "{text}{said}");
+    Ok(())
+}

@@ -1,0 +1,72 @@
+# Debian's unshare and bubblewrap at work.
+#
+# Called in the guest with the name of a check. Each prints what it got if that is not what a Linux
+# prints, and ends with "done" in the end: the host looks for that word.
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# is WANTED COMMAND...: the command succeeds, and prints this.
+is() {
+    wanted=$1
+    shift
+    got=$("$@" 2>&1) || fail "$*: status $?: $got"
+    [ "$got" = "$wanted" ] || fail "$* printed $got"
+}
+
+# user COMMAND...: runs it as an ordinary user.
+user() {
+    setpriv --reuid 1000 --regid 1000 --clear-groups "$@"
+}
+
+mkdir -p /tmp && chmod 1777 /tmp && cd /tmp || exit 1
+export HOME=/tmp LC_ALL=C
+
+case $1 in
+unshare)
+    is 'uid=0(root) gid=0(root) groups=0(root)' unshare -Ur id
+    is 'uid=0(root) gid=0(root) groups=0(root)' user unshare -Ur id
+    is 'uid=65534(nobody) gid=65534(nogroup) groups=65534(nogroup)' user unshare -U id
+    is 1000 user unshare -U --map-user=1000 id -u
+    is '         0       1000          1' user unshare -Ur cat /proc/self/uid_map
+    is inside user unshare -Uru sh -c 'hostname inside; hostname'
+    user unshare -Ur sh -c 'hostname outside' 2> /dev/null && fail "the machine got a name"
+    user unshare -Ur sh -c 'echo x > /proc/sys/kernel/hostname' 2> /dev/null && fail "by a setting"
+    user unshare -Ur cat /etc/shadow > /dev/null 2>&1 && fail "a secret was read"
+    user unshare -Ur sh -c 'chown root /etc/passwd' 2> /dev/null && fail "a file was taken"
+    user unshare -Ur sh -c 'kill -0 1' 2> /dev/null && fail "the first process could be ended"
+    ;;
+mounts)
+    inside='mount -t tmpfs none /mnt && echo here > /mnt/f && cat /mnt/f && umount /mnt'
+    is here unshare -Urm sh -c "$inside"
+    is here user unshare -Urm sh -c "$inside"
+    [ ! -e /mnt/f ] || fail "it is outside"
+    user unshare -Urm sh -c 'umount /proc' 2> /dev/null && fail "what hides was unmounted"
+    user unshare -Urm sh -c 'mount -t proc none /proc' 2> /dev/null && fail "proc was mounted"
+    user unshare -Urm sh -c 'mount -o remount,rw /' 2> /dev/null && fail "the root was changed"
+    mkdir new
+    chown 1000 new
+    user unshare -Urm sh -ec 'mount --rbind / new; cd new; mkdir tmp/old
+        pivot_root . tmp/old; cd /; umount -l tmp/old; rmdir tmp/old
+        mount -t tmpfs none /mnt; echo > /mnt/f' || fail "the root was not changed"
+    [ ! -e /mnt/f ] || fail "it is outside"
+    ;;
+bubblewrap)
+    sandbox='bwrap --ro-bind / / --unshare-user --unshare-uts --unshare-ipc'
+    is 'uid=0(root) gid=0(root) groups=0(root)' $sandbox -- id
+    is 1000 user $sandbox -- id -u
+    is 7 user $sandbox --uid 7 -- id -u
+    is inside user $sandbox --hostname inside -- hostname
+    is here user $sandbox --tmpfs /mnt -- sh -c 'echo here > /mnt/f; cat /mnt/f'
+    user $sandbox -- sh -c 'echo > /tmp/written' 2> /dev/null && fail "a file was written"
+    is 'CapEff:	0000000000000000' user $sandbox -- grep CapEff /proc/self/status
+    is yes user $sandbox --bind /tmp /tmp -- sh -c 'echo yes > /tmp/written; cat /tmp/written'
+    [ "$(cat /tmp/written)" = yes ] || fail "a file was not written"
+    ;;
+*)
+    fail "no check $1"
+    ;;
+esac
+echo done
