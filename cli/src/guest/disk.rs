@@ -123,12 +123,24 @@ fn serial(file: &Path, others: &[UserDisk]) -> String {
     names.find(|name| is_free(name)).unwrap_or(name)
 }
 
+/// Returns the text behind the last colon of `named`, if the text before it names a file: the user
+/// forgot the slash of the path in the guest.
+fn relative_path(named: &Path) -> Option<String> {
+    let bytes = named.as_os_str().as_bytes();
+    let at = bytes.iter().rposition(|&byte| byte == b':')?;
+    let is_file = Path::new(OsStr::from_bytes(&bytes[..at])).exists();
+    is_file.then(|| String::from_utf8_lossy(&bytes[at + 1..]).into_owned())
+}
+
 /// Checks that QEMU can use the file.
 fn check(disk: &UserDisk) -> Result<()> {
     let file = File::options().read(true).write(!disk.read_only).open(&disk.file);
     let mut file = match file {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => {
+            if let Some(path) = relative_path(&disk.file) {
+                bail!("the path in the guest begins with a slash: FILE:/{path}");
+            }
             bail!("there is no such file; make a disk with: ./hayate disk make FILE --size 1G");
         }
         Err(error) => return Err(error.into()),
@@ -261,6 +273,10 @@ mod tests {
         mounted.push(":/data");
         let said = format!("{:#}", given(&[mounted]).unwrap_err());
         assert!(said.contains("no ext4 file system"), "{said}");
+        let mut relative = path.clone().into_os_string();
+        relative.push(":data");
+        let said = format!("{:#}", given(&[relative]).unwrap_err());
+        assert!(said.contains("FILE:/data"), "{said}");
         let twice = given(&[path.clone().into(), path.into()]).unwrap_err();
         assert!(twice.to_string().contains("has a disk once"));
     }

@@ -47,6 +47,7 @@ mod map;
 mod names;
 mod node;
 mod orphan;
+mod overhead;
 mod superblock;
 mod transaction;
 mod volume;

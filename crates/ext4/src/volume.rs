@@ -12,6 +12,7 @@ const MAGIC: u16 = 0xef53;
 const LARGEST_BLOCK_SHIFT: u32 = 12;
 
 mod compat {
+    pub const HAS_JOURNAL: u32 = 0x4;
     pub const SPARSE_SUPER2: u32 = 0x200;
 }
 
@@ -43,6 +44,7 @@ mod incompat {
 mod ro_compat {
     pub const SPARSE_SUPER: u32 = 0x1;
     pub const GDT_CSUM: u32 = 0x10;
+    pub const BIGALLOC: u32 = 0x200;
     pub const METADATA_CSUM: u32 = 0x400;
 }
 
@@ -73,7 +75,7 @@ pub(crate) enum GroupSum {
 /// Numbers for `statfs`, as the superblock has them (it may lag behind the groups).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
-    /// Blocks of the volume.
+    /// Blocks of the volume but for those that the file system itself takes.
     pub blocks: u64,
     /// Free blocks.
     pub free_blocks: u64,
@@ -105,6 +107,8 @@ pub struct Volume {
     pub(crate) group_sum: GroupSum,
     /// Blocks that have a newer copy in the journal.
     pub(crate) copies: Copies,
+    /// Blocks that the file system itself takes.
+    pub(crate) overhead: u64,
     uuid: [u8; 16],
     free_blocks: u64,
     reserved_blocks: u64,
@@ -141,7 +145,23 @@ impl Volume {
             }
             volume = Self { copies: volume.copies, ..newer };
         }
+        volume.overhead = volume.find_overhead(source, &raw);
         Ok(volume)
+    }
+
+    /// The blocks that the file system itself takes; `raw` is the superblock. With bigalloc none
+    /// are counted: the free blocks are clusters there.
+    fn find_overhead<S: Source + ?Sized>(&self, source: &S, raw: &[u8]) -> u64 {
+        let feature = |at| if u32(raw, 0x4c) >= 1 { u32(raw, at) } else { 0 };
+        if feature(0x64) & ro_compat::BIGALLOC != 0 {
+            return 0;
+        }
+        // A journal that cannot be read is refused where it matters; `df` goes without it.
+        let journal = (feature(0x5c) & compat::HAS_JOURNAL != 0 && u32(raw, 0xe0) != 0)
+            .then(|| self.inode(source, u32(raw, 0xe0)).ok())
+            .flatten()
+            .map_or(0, |inode| inode.size);
+        self.count_overhead(journal, u16(raw, 0xce))
     }
 
     fn decode_superblock(raw: &[u8], size: u64) -> Result<Self> {
@@ -199,6 +219,7 @@ impl Volume {
                 None => GroupSum::None,
             },
             copies: Copies::default(),
+            overhead: 0,
             uuid: core::array::from_fn(|at| u8(raw, 0x68 + at)),
             free_blocks: split(high(0x158), u32(raw, 0xc)).min(blocks),
             reserved_blocks: split(high(0x154), u32(raw, 0x8)),
@@ -224,7 +245,7 @@ impl Volume {
     /// Sizes for `statfs`.
     pub fn statistics(&self) -> Statistics {
         Statistics {
-            blocks: self.blocks,
+            blocks: self.blocks - self.overhead,
             free_blocks: self.free_blocks,
             reserved_blocks: self.reserved_blocks.min(self.free_blocks),
             inodes: self.inodes,

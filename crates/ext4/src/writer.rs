@@ -139,7 +139,7 @@ impl Writer {
     /// The present numbers for `statfs`.
     pub fn statistics(&self) -> Statistics {
         Statistics {
-            blocks: self.volume.blocks,
+            blocks: self.volume.blocks - self.volume.overhead,
             free_blocks: self.free_blocks,
             reserved_blocks: self.format.reserved_blocks.min(self.free_blocks),
             inodes: self.volume.inodes,

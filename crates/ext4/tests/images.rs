@@ -190,6 +190,35 @@ fn compare(options: &[&str], size_kib: u32) {
     }
 }
 
+/// The blocks that `df` shows as the size: mke2fs counts what the file system takes in the same
+/// way, and keeps the number in the superblock (`s_overhead_clusters`).
+fn assert_size(image: &Image, volume: &Volume, context: &str) {
+    let word = |at: usize| u32::from_le_bytes(image.0[at..at + 4].try_into().unwrap());
+    let (blocks, overhead) = (word(1024 + 0x4), word(1024 + 0x248));
+    assert_ne!(overhead, 0, "{context}");
+    assert_eq!(volume.statistics().blocks, u64::from(blocks - overhead), "{context}");
+}
+
+#[test]
+fn what_the_file_system_takes_is_no_size() {
+    let kinds: [(&[&str], u32); 9] = [
+        (&["-t", "ext4"], 16_384),
+        (&["-t", "ext4", "-b", "1024", "-g", "1024"], 16_384),
+        (&["-t", "ext4", "-b", "1024", "-g", "256", "-O", "meta_bg,^resize_inode"], 32_768),
+        (&["-t", "ext4", "-b", "1024", "-g", "256", "-O", "^sparse_super,^resize_inode"], 32_768),
+        (&["-t", "ext4", "-b", "1024", "-g", "256", "-O", "sparse_super2,^resize_inode"], 32_768),
+        (&["-t", "ext4", "-O", "^has_journal"], 200_000),
+        (&["-t", "ext4", "-O", "^64bit"], 200_000),
+        (&["-t", "ext2"], 16_384),
+        (&["-t", "ext3"], 300_000),
+    ];
+    for (options, size) in kinds {
+        let (_scratch, image) = make(options, size);
+        let volume = Volume::open(&image, image.0.len() as u64).expect("a good volume");
+        assert_size(&image, &volume, &options.join(" "));
+    }
+}
+
 #[test]
 fn an_ext4_volume_as_made_by_default() {
     compare(&["-t", "ext4"], 16_384);
