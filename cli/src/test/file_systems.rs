@@ -71,7 +71,10 @@ impl DiskFile {
 
     /// Checks that e2fsck finds nothing wrong.
     pub(super) fn is_in_order(&self) -> Result<()> {
-        tool::run(tool::command("e2fsck")?.args(["-f", "-n"]).arg(self.path())).map(drop)
+        let output = tool::command("e2fsck")?.args(["-f", "-n"]).arg(self.path()).output()?;
+        let said = String::from_utf8_lossy(&output.stdout);
+        ensure!(output.status.success(), "e2fsck -f -n, {}: {said}", output.status);
+        Ok(())
     }
 }
 

@@ -42,8 +42,11 @@ fn python<'a>(words: &[&'a str]) -> Vec<&'a str> {
 
 /// Calls a function of `file_systems.py` in a machine that has the disk at `/d`.
 fn call(hayate: &Hayate, disk: &DiskFile, options: &[&str], words: &[&str]) -> Result<()> {
-    let at = disk.at_d("");
-    let options = [&["--disk", &at[..], "--timeout", "900"], options].concat();
+    call_at(hayate, &disk.at_d(""), options, words)
+}
+
+fn call_at(hayate: &Hayate, at: &str, options: &[&str], words: &[&str]) -> Result<()> {
+    let options = [&["--disk", at, "--timeout", "900"], options].concat();
     let output = hayate.run(&options, &python(words))?;
     expect(&output, 0, &format!("{}\n", words[0]), "").with_context(|| words.join(" "))
 }
@@ -132,6 +135,7 @@ fn both_systems(hayate: &Hayate) -> Result<()> {
             call(who, &disk, &[], &[function])?;
             disk.is_in_order().with_context(|| function)?;
         }
+        call_at(second, &disk.at_d(":ro"), &[], &["verify"])?;
     }
     Ok(())
 }

@@ -157,6 +157,60 @@ fn directories_of_thousands_of_names_are_indexed() {
     }
 }
 
+/// CRC-32C as it is chained, without inversions, bit by bit.
+fn chained(sum: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(sum, |sum, &byte| {
+        (0..8).fold(sum ^ u32::from(byte), |sum, _| sum >> 1 ^ (sum & 1) * 0x82f6_3b78)
+    })
+}
+
+/// Linux leaves in the reserved field of an index' root what was the end of a leaf, and the
+/// checksum covers it (fs/ext4/namei.c, `make_indexed_dir` and `ext4_dx_csum`).
+#[test]
+fn an_index_that_linux_began_goes_on() {
+    const BLOCK: usize = 1024;
+    let scratch = Scratch::new("reserved");
+    let mut pair = Pair::open(make(&scratch, &["-t", "ext4", "-b", "1024"], 16_384));
+    let directory = pair.create(ROOT, b"d", &new(DIRECTORY | 0o755)).unwrap();
+    let fill = |pair: &mut Pair, numbers: std::ops::Range<u32>| {
+        for number in numbers {
+            let name = format!("a name that is rather long, number {number}");
+            pair.create(directory, name.as_bytes(), &new(REGULAR | 0o644)).unwrap();
+        }
+    };
+    fill(&mut pair, 0..60);
+    let mut bytes = check(&scratch, pair, "before");
+
+    let image = scratch.0.join("reserved");
+    std::fs::write(&image, &bytes).unwrap();
+    let root = debugfs(&image, "bmap d 0").trim().parse::<usize>().unwrap() * BLOCK;
+    let told = debugfs(&image, "stat d");
+    let (_, rest) = told.split_once("Generation: ").unwrap();
+    let generation: u32 = rest.split_whitespace().next().unwrap().parse().unwrap();
+    let half = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+    let (limit, count) = (half(root + 32), half(root + 34));
+    let tail = root + 32 + limit * 8;
+    bytes[tail..tail + 4].copy_from_slice(&[12, 0, 0, 0xde]);
+    let seed = chained(!0, &bytes[1024 + 0x68..1024 + 0x78]);
+    let seed = chained(chained(seed, &directory.to_le_bytes()), &generation.to_le_bytes());
+    let sum = chained(chained(seed, &bytes[root..root + 32 + count * 8]), &bytes[tail..tail + 4]);
+    let sum = chained(sum, &[0; 4]);
+    bytes[tail + 4..tail + 8].copy_from_slice(&sum.to_le_bytes());
+    assert_clean(&scratch, &bytes, "as Linux leaves it");
+
+    // The first leaf that is split changes the root; a second would hide a wrong sum.
+    let mut pair = Pair::open(bytes);
+    let size = |pair: &Pair| pair.writer.inode(&pair.disk, directory).unwrap().size;
+    let before = size(&pair);
+    for number in 60.. {
+        fill(&mut pair, number..number + 1);
+        if size(&pair) > before {
+            break;
+        }
+    }
+    check(&scratch, pair, "after");
+}
+
 #[test]
 fn extent_trees_grow_deep_and_shrink() {
     for options in [&["-t", "ext4", "-b", "1024"][..], &["-t", "ext2", "-b", "1024"]] {

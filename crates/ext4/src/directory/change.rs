@@ -153,7 +153,7 @@ impl Writer {
     ) -> Result<Cow<'_, [u8]>> {
         let block = self.block(device, place)?;
         if let Cow::Owned(bytes) = &block {
-            check_block(directory.seed, bytes)?;
+            check_block(directory.seed, directory.flags() & flag::INDEX != 0, bytes)?;
         }
         Ok(block)
     }

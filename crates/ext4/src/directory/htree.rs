@@ -23,10 +23,10 @@ use crate::volume::Device;
 use crate::writer::Writer;
 
 /// Where the entries begin in the root and in other nodes.
-const ROOT: usize = 32;
-const NODE: usize = 8;
+pub(super) const ROOT: usize = 32;
+pub(super) const NODE: usize = 8;
 /// Bytes of an index entry.
-const ENTRY: usize = 8;
+pub(super) const ENTRY: usize = 8;
 /// Splits of one insertion: each level, and the leaf, once or twice.
 const SPLITS: u32 = 12;
 
@@ -274,8 +274,10 @@ impl Writer {
         let base = if is_root { ROOT } else { NODE };
         let block = self.modify(device, place)?;
         let (limit, count) = (u16(block, base).into(), u16(block, base + 2).into());
-        let sum = index_sum(seed, block, base, count, limit);
+        // The sum covers the reserved field before it, which in a root that Linux made holds what
+        // was the end of a leaf.
         put_u32(block, base + limit * ENTRY, 0);
+        let sum = index_sum(seed, block, base, count, limit);
         put_u32(block, base + limit * ENTRY + 4, sum);
         Ok(())
     }
@@ -462,7 +464,7 @@ impl Writer {
 }
 
 /// The checksum of a node: over its entries and the tail's reserved field.
-fn index_sum(seed: u32, block: &[u8], base: usize, count: usize, limit: usize) -> u32 {
+pub(super) fn index_sum(seed: u32, block: &[u8], base: usize, count: usize, limit: usize) -> u32 {
     let entries = block.get(..base + count * ENTRY).unwrap_or_default();
     let tail = base + limit * ENTRY;
     crc32c(seed, &[entries, block.get(tail..tail + 4).unwrap_or_default(), &[0; 4]])

@@ -11,7 +11,7 @@ use super::change::Record;
 use super::hash::Hasher;
 use super::{DirEntry, check_block};
 use crate::error::{Error, Result};
-use crate::node::{Node, kind};
+use crate::node::{Node, flag, kind};
 use crate::volume::Device;
 use crate::writer::Writer;
 
@@ -156,7 +156,7 @@ impl Writer {
         for index in first..self.directory_blocks(node)? {
             let place = self.directory_place(device, node, index)?;
             let block = self.block(device, place)?;
-            check_block(node.seed, &block)?;
+            check_block(node.seed, node.flags() & flag::INDEX != 0, &block)?;
             let start = u64::from(index) << shift;
             // From the begin: the entry where the last call ended may be gone.
             for entry in self.volume.entries(&block, 0) {
