@@ -30,6 +30,7 @@ mod debuggers;
 mod disks;
 mod documents;
 mod errors;
+mod exchange;
 mod explain;
 mod file_systems;
 mod guest;
@@ -202,6 +203,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(disks::trials(options));
     trials.extend(file_systems::trials(options));
     trials.extend(written::trials(options));
+    trials.extend(exchange::trials(options));
     trials.extend(addresses::trials(options));
     trials.extend(images::trials(options));
     trials.extend(jobs::trials(options));

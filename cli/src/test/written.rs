@@ -135,7 +135,8 @@ fn both_systems(hayate: &Hayate) -> Result<()> {
             call(who, &disk, &[], &[function])?;
             disk.is_in_order().with_context(|| function)?;
         }
-        call_at(second, &disk.at_d(":ro"), &[], &["verify"])?;
+        // Linux' machine ends without unmounting, and Linux cannot replay a journal here.
+        call_at(hayate, &disk.at_d(":ro"), &[], &["verify"])?;
     }
     Ok(())
 }

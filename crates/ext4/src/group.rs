@@ -115,22 +115,41 @@ impl Volume {
 
     /// Reads the numbers of all groups; `lazy` if they may be uninitialised.
     pub(crate) fn read_groups(&self, source: &dyn Source, lazy: bool) -> Result<Vec<Group>> {
-        let count = self.groups();
         let mut groups = Vec::new();
-        groups.try_reserve_exact(count as usize).map_err(|_| Error::Memory)?;
+        groups.try_reserve_exact(self.groups() as usize).map_err(|_| Error::Memory)?;
+        self.each_group(source, lazy, |group| groups.push(group))?;
+        Ok(groups)
+    }
+
+    /// The free blocks and inodes of all groups.
+    pub(crate) fn count_free<S: Source + ?Sized>(&self, source: &S) -> Result<(u64, u32)> {
+        let (mut blocks, mut inodes) = (0, 0u32);
+        self.each_group(source, false, |group| {
+            blocks += u64::from(group.free_blocks);
+            inodes = inodes.saturating_add(group.free_inodes);
+        })?;
+        Ok((blocks, inodes))
+    }
+
+    fn each_group<S: Source + ?Sized>(
+        &self,
+        source: &S,
+        lazy: bool,
+        mut visit: impl FnMut(Group),
+    ) -> Result<()> {
         let size = usize::from(self.descriptor_size);
         let mut block = buffer(self.block_size())?;
-        for number in 0..count {
+        for number in 0..self.groups() {
             let place = self.descriptor_place(number)?;
             let within = (place % self.block_size() as u64) as usize;
             if within == 0 || number == 0 {
-                source.read(place - within as u64, &mut block)?;
+                self.read(source, place - within as u64, &mut block)?;
             }
             let raw = block.get(within..within + size).unwrap_or_default();
             self.check_descriptor(number, raw)?;
-            groups.push(self.decode_group(number, raw, lazy)?);
+            visit(self.decode_group(number, raw, lazy)?);
         }
-        Ok(groups)
+        Ok(())
     }
 
     fn decode_group(&self, number: u32, raw: &[u8], lazy: bool) -> Result<Group> {

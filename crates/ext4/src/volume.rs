@@ -8,6 +8,8 @@ use crate::journal::{self, Copies};
 /// Where the superblock begins, and its length.
 const SUPERBLOCK: (u64, usize) = (1024, 1024);
 const MAGIC: u16 = 0xef53;
+/// The bit of `s_state` that a mount without a journal clears.
+const CLEAN: u16 = 1;
 /// Linux supports blocks of up to a page.
 const LARGEST_BLOCK_SHIFT: u32 = 12;
 
@@ -72,7 +74,7 @@ pub(crate) enum GroupSum {
     Crc32c,
 }
 
-/// Numbers for `statfs`, as the superblock has them (it may lag behind the groups).
+/// Numbers for `statfs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
     /// Blocks of the volume but for those that the file system itself takes.
@@ -146,6 +148,13 @@ impl Volume {
             volume = Self { copies: volume.copies, ..newer };
         }
         volume.overhead = volume.find_overhead(source, &raw);
+        // Until it is unmounted, a volume's superblock lags behind its groups. One whose groups
+        // cannot be read is refused where they matter.
+        let is_mounted = u32(&raw, 0x60) & incompat::RECOVER != 0 || u16(&raw, 0x3a) & CLEAN == 0;
+        if is_mounted && let Ok((blocks, inodes)) = volume.count_free(source) {
+            volume.free_blocks = blocks.min(volume.blocks);
+            volume.free_inodes = inodes.min(volume.inodes);
+        }
         Ok(volume)
     }
 

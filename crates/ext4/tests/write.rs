@@ -160,7 +160,7 @@ fn directories_of_thousands_of_names_are_indexed() {
 /// CRC-32C as it is chained, without inversions, bit by bit.
 fn chained(sum: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(sum, |sum, &byte| {
-        (0..8).fold(sum ^ u32::from(byte), |sum, _| sum >> 1 ^ (sum & 1) * 0x82f6_3b78)
+        (0..8).fold(sum ^ u32::from(byte), |sum, _| (sum >> 1) ^ ((sum & 1) * 0x82f6_3b78))
     })
 }
 
