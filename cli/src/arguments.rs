@@ -484,9 +484,11 @@ pub enum ImageRequest {
         rootfs: Option<PathBuf>,
 
         /// Make another image of Debian packages instead, one that tests and experiments use:
-        /// compilers, debuggers, sandboxes, or servers with their clients
+        /// compilers, databases, debuggers, sandboxes, or servers with their clients
         #[arg(long, value_name = "NAME", conflicts_with = "rootfs")]
-        #[arg(value_parser = ["default", "compilers", "debuggers", "sandboxes", "servers"])]
+        #[arg(value_parser = [
+            "default", "compilers", "databases", "debuggers", "sandboxes", "servers",
+        ])]
         recipe: Option<String>,
 
         /// Convert the programs and libraries whose path matches GLOB (all, without it) into two

@@ -149,6 +149,37 @@ disk "$root" "$image"
     ),
 };
 
+/// PostgreSQL, and git with files for a repository, for tests of disks that last.
+pub const DATABASES: Recipe = Recipe {
+    name: "databases",
+    title: "Debian's PostgreSQL and git",
+    packages: &[
+        "base-files",
+        "base-passwd",
+        "bash",
+        "busybox-static",
+        "coreutils",
+        "dash",
+        "diffutils",
+        "git",
+        "libc-bin",
+        "libpython3-stdlib",
+        "postgresql",
+        "python3-minimal",
+        "sed",
+        MERGED,
+        "util-linux",
+    ],
+    source: None,
+    body: r#"image=$1; scratch=$2; shift 2
+root=$scratch/root
+settle "$root" "$@"
+echo 'postgres:x:103:103::/var/lib/postgresql:/bin/bash' >>"$root/etc/passwd"
+echo 'postgres:x:103:' >>"$root/etc/group"
+disk "$root" "$image"
+"#,
+};
+
 /// strace and gdb, Python, and a program in `/p` with names for a debugger, made by this machine's
 /// C compiler.
 pub const DEBUGGERS: Recipe = Recipe {
@@ -214,6 +245,7 @@ pub fn recipe(name: &str) -> Option<&'static Recipe> {
     let all = [
         &DEFAULT,
         &COMPILERS,
+        &DATABASES,
         &DEBUGGERS,
         &SANDBOXES,
         &SERVERS,

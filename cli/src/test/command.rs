@@ -6,6 +6,7 @@ use super::screen::{self, Screen};
 use super::{Report, Trial};
 use crate::arguments::{Accel, Profile, Test};
 use crate::guest::accel::settled;
+use crate::image::default;
 use crate::{compile, paths};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
@@ -100,6 +101,8 @@ impl Hayate {
         compile::init()?;
         compile::programs()?;
         compile::copy()?;
+        // Tests that need no image run where none can be made; others say why.
+        let _ = default::DEFAULT.get();
         let accel = match settled(self.accel, self.profile)? {
             Accel::Tcg => "tcg",
             // The user's default.

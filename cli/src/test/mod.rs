@@ -26,6 +26,7 @@ mod cargo;
 mod command;
 mod containerd;
 mod containers;
+mod databases;
 mod debuggers;
 mod disks;
 mod documents;
@@ -203,6 +204,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(disks::trials(options));
     trials.extend(file_systems::trials(options));
     trials.extend(written::trials(options));
+    trials.extend(databases::trials(options));
     trials.extend(exchange::trials(options));
     trials.extend(addresses::trials(options));
     trials.extend(images::trials(options));
