@@ -29,6 +29,7 @@ Examples:
   ./hayate compare 'cpu/syscall*' 'cpu/process*'
   ./hayate compare --wall --boots 5 cpu/process/fork-exit
   ./hayate compare --markdown table.md --json - 'memory/fault*' > numbers.json
+  ./hayate compare --wall --disk 'file/*'
 
 Boots Hayate and Debian's linux-image-cloud-amd64 (downloaded, not installed) in the same QEMU
 with the same root file system in memory, the same static `measure`, devices and processor.
@@ -74,6 +75,11 @@ pub struct Compare {
     /// Largest array or parent process of an experiment
     #[arg(long, value_name = "SIZE", default_value = "16M")]
     pub memory_limit: String,
+
+    /// Give each machine a new ext4 disk, and work with files there instead of in memory. What
+    /// waits for the disk is measured with --wall only
+    #[arg(long)]
+    pub disk: bool,
 
     /// Leave out Linux as shipped
     #[arg(long)]

@@ -1,14 +1,16 @@
 //! One boot of one system with the suite in it, from the start of the machine to the measured run.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use hayate_cli::arguments::disks::MakeDisk;
 use hayate_cli::arguments::network::{Net, Network, Published};
 use hayate_cli::arguments::{Accel, Board, Machine, Monitor, Profile};
-use hayate_cli::compile;
 use hayate_cli::failure::{self, Failure};
+use hayate_cli::guest::disk::UserDisk;
 use hayate_cli::guest::log::Sink;
 use hayate_cli::guest::qemu::Qemu;
 use hayate_cli::guest::session::{End, Outcome, Session, Streams};
 use hayate_cli::guest::{backtrace, initramfs, linux};
+use hayate_cli::{compile, disks};
 use hayate_job::{Job, Mount, Root};
 use measure_data::{Run, read_run};
 use std::fs::File;
@@ -19,6 +21,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// The words that make Debian's Linux fastest here: no mitigations, no clearing of memory in
 /// advance, no randomised addresses (which are the most expensive in software translation), no
@@ -178,7 +181,13 @@ pub struct Setup {
     pub timeout: Duration,
     /// The other end of the experiments with another host.
     pub other_end: OtherEnd,
+    /// Whether each boot has a new disk, on which the experiments have their files.
+    pub disk: bool,
 }
+
+/// The place of [`Setup::disk`] in the guest, and its size: room for the largest files, and for
+/// the file system not to be nearly full.
+const WORK: (&str, u64) = ("/disk", 2 << 30);
 
 /// Where `measure serve` runs, the other end of the experiments with another host.
 pub enum OtherEnd {
@@ -298,7 +307,7 @@ impl Setup {
 
     /// Boots `system` and runs one program in it.
     pub fn run(&self, system: &System, arguments: Vec<String>) -> Result<Ended> {
-        let (qemu, initramfs) = self.assemble(&self.machine(system), system, arguments)?;
+        let (qemu, initramfs, _disk) = self.assemble(&self.machine(system), system, arguments)?;
         let (output, error) = (Kept::default(), Kept::default());
         // The host decides when the end of the input reaches the guest, so the input stays open.
         let (silence, held) = std::io::pipe().context("no pipe")?;
@@ -324,7 +333,7 @@ impl Setup {
         machine.network.choose(Net::User);
         let address = Some(Ipv4Addr::LOCALHOST);
         machine.network.publish.push(Published { address, host, guest, udp: false });
-        let (qemu, initramfs) = self.assemble(&machine, system, arguments)?;
+        let (qemu, initramfs, _disk) = self.assemble(&machine, system, arguments)?;
         let (output, error) = (Kept::default(), Kept::default());
         let (input, held) = std::io::pipe().context("no pipe")?;
         let session = self.session(qemu, input, (&output, &error));
@@ -360,13 +369,14 @@ impl Setup {
         Session::new(qemu, streams, Sink::None, Some(self.timeout))
     }
 
-    /// Makes the machine with its disks, and what it boots from.
+    /// Makes the machine with its disks, and what it boots from. The folder has the disk that
+    /// the machine writes, and must live as long as the machine.
     fn assemble(
         &self,
         machine: &Machine,
         system: &System,
         arguments: Vec<String>,
-    ) -> Result<(Qemu, File)> {
+    ) -> Result<(Qemu, File, Option<TempDir>)> {
         let mut qemu = Qemu::new(machine)?;
         let (mut root, mut mounts, mut programs) = (Root::Memory, Vec::new(), Vec::new());
         if let Some(disk) = &system.disk {
@@ -386,6 +396,9 @@ impl Setup {
                 mounts.push(Mount { device, kind: EXT4.into(), path: TOOLS.into() });
             }
         }
+        let work = self.disk.then(|| work_disk(&mut qemu)).transpose()?;
+        let (folder, disks) =
+            work.map_or((None, Vec::new()), |(folder, disk)| (Some(folder), disk));
         let job = Job {
             arguments: arguments.into_iter().map(String::into_bytes).collect(),
             environment: vec![b"PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_vec(), b"LANG=C".to_vec()],
@@ -397,7 +410,7 @@ impl Setup {
             root,
             persist: None,
             mounts,
-            disks: Vec::new(),
+            disks,
             volumes: Vec::new(),
             streams: hayate_job::Streams::Separate,
             input_along: false,
@@ -406,7 +419,7 @@ impl Setup {
         };
         let archive = system.disk.is_none().then_some(self.image.as_path());
         let initramfs = initramfs::make(&job, archive, None, &programs, &qemu.boot.modules)?;
-        Ok((qemu, initramfs))
+        Ok((qemu, initramfs, folder))
     }
 
     fn machine(&self, system: &System) -> Machine {
@@ -478,13 +491,25 @@ impl Setup {
         }
         let passes = self.passes.to_string();
         let iterations = self.iterations.to_string();
-        for word in ["--json", "-", "--no-progress", "--dir", "/tmp", "--label", &system.title] {
+        let place = if self.disk { WORK.0 } else { "/tmp" };
+        for word in ["--json", "-", "--no-progress", "--dir", place, "--label", &system.title] {
             words.push(word.into());
         }
         words.extend(["--memory-limit".into(), self.memory_limit.clone()]);
         words.extend(["--passes".into(), passes, "--iterations".into(), iterations]);
         words
     }
+}
+
+/// Adds a new disk with an empty file system, mounted at [`WORK`]; returns the folder that has it.
+fn work_disk(qemu: &mut Qemu) -> Result<(TempDir, Vec<hayate_job::Disk>)> {
+    let folder = tempfile::tempdir().context("no folder for a disk")?;
+    let file = folder.path().join("work.img");
+    let (path, size) = WORK;
+    disks::make(&MakeDisk { size, from: None, label: None, force: false, file: file.clone() })?;
+    let path = Some(path.into());
+    let disk = UserDisk { file, path, read_only: false, serial: "work".into() };
+    Ok((folder, qemu.user_disk(disk).into_iter().collect()))
 }
 
 /// A port of this host that nobody has.

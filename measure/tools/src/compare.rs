@@ -110,6 +110,7 @@ fn setup(options: &Compare, measure: &Path, globs: Vec<String>) -> Result<Setup>
         memory_limit: options.memory_limit.clone(),
         timeout: Duration::from_secs(options.timeout),
         other_end: OtherEnd::None,
+        disk: options.disk,
     })
 }
 

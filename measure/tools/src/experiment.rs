@@ -239,6 +239,7 @@ fn setup(
             (false, true) => OtherEnd::Pair,
             (false, false) => OtherEnd::None,
         },
+        disk: false,
     })
 }
 

@@ -71,10 +71,11 @@ impl Table {
             |count: u32, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
         let machine = format!(
             "Hayate {} and Linux {linux} in the same machine: q35, one processor \"{}\", {} MiB, \
-             root file system in memory; {} of each system, {} of {} each",
+             root file system in memory{}; {} of each system, {} of {} each",
             env!("CARGO_PKG_VERSION"),
             best.machine.fact("cpu", "model").unwrap_or("unknown"),
             setup.memory,
+            if setup.disk { ", files on a new ext4 disk" } else { "" },
             times(boots, "boot"),
             times(setup.passes, "pass").replace("passs", "passes"),
             times(setup.iterations, "sample"),
