@@ -16,7 +16,7 @@ use std::path::Path;
 
 /// The program, by the name under which containerd looks for `io.containerd.hayate.v1`.
 const SHIM: &str = "bin/containerd-shim-hayate-v1";
-/// What its machines need.
+/// The folder with the files that its machines need.
 const LIBRARY: &str = "lib/hayate";
 /// The files there.
 const FILES: [&str; 4] = ["kernel", "init", "container", "accel"];

@@ -9,8 +9,8 @@
 //! A namespace keeps its parent, up to the first, of which every other is a descendant. It has no
 //! numbers before its maps are written, each once; so a map is read without a lock.
 //!
-//! A leaf module: it knows [`crate::namespace`] alone. The rules of who may write a map are above, in
-//! `fs/proc/user_maps.rs`.
+//! A leaf module: it knows [`crate::namespace`] alone. The rules of who may write a map are above,
+//! in `fs/proc/user_maps.rs`.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -24,7 +24,7 @@ use crate::namespace::{self, Handle};
 /// A number of a user or a group.
 pub type Id = u32;
 
-/// What is shown instead of a number that is not mapped (`overflowuid`, `overflowgid`).
+/// The number shown for a user or a group that has none inside (`overflowuid`, `overflowgid`).
 pub const OVERFLOW: Id = 65534;
 
 /// The depth below which there is no further namespace (`create_user_ns`).
@@ -48,7 +48,7 @@ pub struct UserNamespace {
     pub allows_groups: AtomicBool,
     /// Whether its maker had `CAP_SETFCAP`: may map the parent's root (`verify_root_map`).
     pub may_map_root: bool,
-    /// What ends with it: its place among those of the user who made it.
+    /// Its place among those of the user who made it, given back at its end.
     _counted: Option<Box<dyn Send + Sync>>,
 }
 

@@ -15,7 +15,7 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-/// What the guest says about a session.
+/// The guest's messages about a session.
 pub type Frames = UnboundedReceiver<Message>;
 
 /// A request to the task of the channel.

@@ -47,7 +47,7 @@ pub struct Machine {
     over: watch::Receiver<bool>,
 }
 
-/// What a machine needs.
+/// A machine that is to be started.
 pub struct Wanted<'a> {
     /// Memory and processors.
     pub size: Size,
@@ -230,7 +230,7 @@ impl Namespace {
     }
 }
 
-/// What the thread of a machine is given.
+/// The parts that a machine's thread works with.
 struct Thread {
     qemu: Qemu,
     guests: Sender<std::os::unix::net::UnixStream>,
@@ -241,7 +241,7 @@ struct Thread {
     network: Namespace,
 }
 
-/// What a session gives back.
+/// The ends of a session that was started.
 struct Started {
     events: Sender<Event>,
     outcome: tokio::sync::oneshot::Receiver<Result<Outcome>>,

@@ -34,14 +34,14 @@ pub struct Running {
     pub pid: u32,
     session: u32,
     frames: Frames,
-    /// What came with the first line, for either stream.
+    /// The bytes that came with the first line, with their streams.
     early: Vec<(Stream, Vec<u8>)>,
     outputs: [Output; 2],
     input: Option<Input>,
     killed: Arc<AtomicBool>,
 }
 
-/// What can be done to a program that runs.
+/// A handle to a program that runs, for its input, its signals and its terminal.
 #[derive(Clone)]
 pub struct Handle {
     link: Link,
@@ -122,7 +122,7 @@ async fn first_line(frames: &mut Frames) -> Result<(String, Vec<(Stream, Vec<u8>
 }
 
 impl Running {
-    /// What can be done to it.
+    /// Returns a handle to it.
     pub fn handle(&self) -> Handle {
         let hold = self.input.as_ref().map(|input| input.hold.clone()).unwrap_or_default();
         let (link, killed) = (self.link.clone(), self.killed.clone());

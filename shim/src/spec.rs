@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 /// Memory of a machine whose specification has no limit, in MiB.
 const USUAL_MEMORY: u64 = 1024;
-/// What kernel, init and tables take beside the limit, in MiB.
+/// The memory of kernel, init and tables beside the limit, in MiB.
 const OVERHEAD: u64 = 64;
 /// The least and the most processors of a machine.
 const CPUS: std::ops::RangeInclusive<i64> = 1..=16;
@@ -140,13 +140,13 @@ pub struct Source {
     pub read_only: bool,
 }
 
-/// What a specification asks for.
+/// A specification's demands, taken apart.
 pub struct Wanted {
     /// The guest's part.
     pub plan: Plan,
     /// The root file system, if containerd mounts none.
     pub root: Option<PathBuf>,
-    /// What is bound.
+    /// The folders and files that are bound.
     pub sources: Vec<Source>,
     /// The size of the machine, if this is the first container.
     pub size: Size,

@@ -576,9 +576,9 @@ impl Qemu {
         }
     }
 
-    /// Whether the machine has the device by which the host gets unused memory back. QEMU drops that
-    /// memory at any time, so machines that count instructions do not have it; and it takes only
-    /// one such device.
+    /// Whether the machine has the device by which the host gets unused memory back. QEMU drops
+    /// that memory at any time, so machines that count instructions do not have it; and it takes
+    /// only one such device.
     ///
     /// Memory that is a private mapping of a file must not be given back: QEMU would make holes in
     /// the file (`ram_block_discard_range`).

@@ -450,7 +450,7 @@ fn execs(_: &Hayate) -> Result<()> {
     ensure!(text.contains("memory.usage_in_bytes") && text.contains("pids.current"), "{text}");
     let text = daemon.ctr(&["task", "ls"], 0)?;
     ensure!(text.contains("RUNNING"), "{text}");
-    // What is still running in it ends with its first program.
+    // A container's other programs end with its first one.
     let words = ["task", "exec", "--exec-id", "long", "c", "/bin/sleep", "1000"];
     let long = daemon.command(&words).spawn()?;
     std::thread::sleep(Duration::from_millis(500));
@@ -508,7 +508,7 @@ fn specification(_: &Hayate) -> Result<()> {
         ensure!(output.contains(line), "no {line:?} in {output}");
     }
     ensure!(output.contains("NoNewPrivs:\t1\n"), "{output}");
-    // What is written in a container is not in the next one of the image.
+    // The next container of the image has nothing of a file that one wrote.
     same(&daemon.shell(&[], "echo x >/kept; cat /kept", 0)?, "x\n")?;
     same(&daemon.shell(&[], "cat /kept 2>/dev/null; echo $?", 0)?, "1\n")?;
     daemon.is_clean()
@@ -580,7 +580,8 @@ fn pod(_: &Hayate) -> Result<()> {
     let machines = machines.iter().filter(|(_, line)| line.contains("qemu-system")).count();
     ensure!(machines == 1, "{machines} machines");
     for name in ["pod", "app"] {
-        let text = "while ! cat /name 2>/dev/null; do sleep 0.1; done; cat /proc/sys/kernel/random/boot_id";
+        let text = "while ! cat /name 2>/dev/null; do sleep 0.1; done; \
+                    cat /proc/sys/kernel/random/boot_id";
         let found = daemon.exec(name, text, 0)?;
         ensure!(found.starts_with(&format!("{name}\n")), "{found}");
     }

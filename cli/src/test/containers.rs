@@ -207,8 +207,8 @@ pub(super) fn usual() -> Value {
 /// What the program prints by itself.
 pub(super) const USUAL: &str = "7 8 8 9 /made/here /srv blue none\none two  three\n";
 
-/// Compares as [`command::expect`] does, without the lines that tell of making and fetching an image:
-/// they come if it takes more than two seconds.
+/// Compares as [`command::expect`] does, without the lines that tell of making and fetching an
+/// image: they come if it takes more than two seconds.
 fn expect(output: &Output, status: i32, out: &str, err: &str) -> Result<()> {
     let output = without_progress(output, &["Making an image of ", "Fetching "]);
     command::expect(&output, status, out, err)

@@ -15,7 +15,8 @@ pub fn trials(options: &Test) -> Vec<Trial> {
     trials_of("disks", &CHECKS, options)
 }
 
-/// What a system sees of the disk at `at` after `count` random operations.
+/// Returns the lines with which a system describes the disk at `at` after `count` random
+/// operations.
 fn sees(hayate: &Hayate, at: &str, seed: u64, count: u32) -> Result<String> {
     let (seed, count) = (seed.to_string(), count.to_string());
     let script = ["python3", "-c", include_str!("exchange.py"), &seed, &count];

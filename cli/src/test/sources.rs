@@ -83,8 +83,8 @@ fn report_of(command: &mut Command, name: &str) -> Result<Report> {
     })
 }
 
-/// Checks that `kernel/` and `crates/` have no unsafe code and forbid it by a lint, and that `cli/`,
-/// `measure/tools/` and `shim/` do too.
+/// Checks that `kernel/` and `crates/` have no unsafe code and forbid it by a lint, and that
+/// `cli/`, `measure/tools/` and `shim/` do too.
 fn unsafe_lives_in_machine_only() -> Result<Vec<String>> {
     let root = paths::project();
     let mut found = Vec::new();

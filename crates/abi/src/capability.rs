@@ -56,7 +56,8 @@ impl FileCapabilities {
         value
     }
 
-    /// The value of the attribute that says this, for the superuser of the machine or of the reader.
+    /// The value of the attribute that says this, for the superuser of the machine or of the
+    /// reader.
     pub fn value(&self) -> [u8; 20] {
         let mut value = [0; 20];
         self.fill(&mut value, &[REVISION_2 | self.first_bits(), 0, 0, 0, 0]);

@@ -23,15 +23,15 @@ pub const PROGRAM: &str = "container";
 /// The sets of capabilities, as bits by their numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// What can be had at most.
+    /// Those that a program can have at all.
     pub bounding: u64,
-    /// What counts.
+    /// Those that count.
     pub effective: u64,
-    /// What a program may take.
+    /// Those that a program may take.
     pub permitted: u64,
-    /// What passes to programs whose file allows it.
+    /// Those that pass to programs whose file allows it.
     pub inheritable: u64,
-    /// What passes to every program.
+    /// Those that pass to every program.
     pub ambient: u64,
 }
 
@@ -76,7 +76,7 @@ pub struct Plan {
     pub groups: Vec<u32>,
     /// The mask of new files' modes.
     pub mask: Option<u32>,
-    /// What the program may do. `None`: what the guest's init may.
+    /// The program's capabilities. `None`: those of the guest's init.
     pub capabilities: Option<Capabilities>,
     /// Limits of resources.
     pub limits: Vec<Limit>,

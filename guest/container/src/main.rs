@@ -48,7 +48,7 @@ use std::process::{Command, ExitCode};
 pub struct Failure(String);
 
 impl Failure {
-    /// What was tried, and why it failed.
+    /// A failure of `tried`, and the reason.
     pub fn new(tried: impl Display, error: impl Display) -> Failure {
         Failure(format!("{tried}: {error}"))
     }

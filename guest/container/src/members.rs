@@ -10,7 +10,7 @@ const KNOWN: &str = "/run/containers";
 /// How long killed processes may take to end.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// What is known of a container.
+/// A container, as far as its programs must be known.
 struct Known {
     /// Its first program.
     first: u32,

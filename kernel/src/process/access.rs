@@ -7,10 +7,10 @@
 //! every change of credentials decide that anew ([`super::exec`], [`conceal`]); a process may
 //! change it itself (`PR_SET_DUMPABLE`).
 //!
-//! The right to trace is that of a user namespace: whoever has it in one may look into the processes
-//! of that and of those inside, and into no others, whichever numbers their users have. A process
-//! that enters a namespace brings the memory of its program along, which is not the namespace's
-//! ([`may_trace_undumpable`]).
+//! The right to trace is that of a user namespace: whoever has it in one may look into the
+//! processes of that and of those inside, and into no others, whichever numbers their users have. A
+//! process that enters a namespace brings the memory of its program along, which is not the
+//! namespace's ([`may_trace_undumpable`]).
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

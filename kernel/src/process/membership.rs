@@ -110,8 +110,8 @@ impl Thread {
         drop(old);
     }
 
-    /// Puts it into the user namespace of these credentials, which are its own from now on. It has a
-    /// set of namespaces already. For the current thread, the only one of its process.
+    /// Puts it into the user namespace of these credentials, which are its own from now on. It has
+    /// a set of namespaces already. For the current thread, the only one of its process.
     #[cold]
     pub fn enter_user_namespace(&self, old: &Credentials, new: Arc<Credentials>) {
         // Before it can be looked into from there.

@@ -110,8 +110,8 @@ impl Namespaces {
     /// `maker`, which a new one is made for before ([`super::membership`]).
     ///
     /// # Errors
-    /// `EPERM` without the right to administer that; `EINVAL` if adjustments of semaphores are to be
-    /// shared across IPC namespaces; `ENOSPC` if the user has as many as it may; `ENOMEM`.
+    /// `EPERM` without the right to administer that; `EINVAL` if adjustments of semaphores are to
+    /// be shared across IPC namespaces; `ENOSPC` if the user has as many as it may; `ENOMEM`.
     pub fn renewed(&self, flags: u64, maker: &Credentials, context: &FsContext) -> Result<Renewed> {
         const APART_AND_SHARED: u64 = CLONE_NEWIPC | CLONE_SYSVSEM;
         if flags & OF_SET == 0 {

@@ -68,7 +68,8 @@ pub struct ExecRequest<'a> {
     pub credentials: &'a Credentials,
     /// Set-id files and file capabilities give no privilege (`PR_SET_NO_NEW_PRIVS`).
     pub no_new_privileges: bool,
-    /// Called for a file with set-id bits or capabilities: whether it must give no privilege for another reason.
+    /// Called for a file with set-id bits or capabilities: whether it must give no privilege for
+    /// another reason.
     pub refuses_privilege: &'a dyn Fn() -> bool,
     /// The limits of the new space.
     pub limits: Limits,

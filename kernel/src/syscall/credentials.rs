@@ -1,7 +1,7 @@
 //! Credentials (`credentials(7)`, `setuid(2)` and related calls, `capget(2)`).
 //!
-//! Programs give and get numbers of their user namespace ([`numbers`]), and the right to take others
-//! is that of the namespace: a number without a user is `EINVAL`.
+//! Programs give and get numbers of their user namespace ([`numbers`]), and the right to take
+//! others is that of the namespace: a number without a user is `EINVAL`.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

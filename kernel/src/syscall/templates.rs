@@ -103,8 +103,8 @@ pub fn start(
     Ok(regs.rax)
 }
 
-/// The caller's credentials, if templates of its user are its own: `EPERM` in a user namespace, from
-/// which it would change the programs of those outside.
+/// The caller's credentials, if templates of its user are its own: `EPERM` in a user namespace,
+/// from which it would change the programs of those outside.
 fn owners() -> Result<Arc<Credentials>> {
     let own = process::current().credentials();
     if own.is_outermost() { Ok(own) } else { Err(Errno::EPERM) }
@@ -113,7 +113,8 @@ fn owners() -> Result<Arc<Credentials>> {
 /// `hayate_template_remove(name, owner)`: removes a template and what is bound to it; `owner` -1:
 /// one of the caller's.
 ///
-/// Fails with `ENOENT`; `EPERM` in a user namespace, and for another user's, without `CAP_SYS_ADMIN`.
+/// Fails with `ENOENT`; `EPERM` in a user namespace, and for another user's, without
+/// `CAP_SYS_ADMIN`.
 pub fn remove(name: usize, owner: i32) -> Result<()> {
     let own = owners()?;
     let owner = if owner == -1 { own.euid } else { owner as u32 };

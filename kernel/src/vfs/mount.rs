@@ -398,7 +398,8 @@ impl Mount {
         let _ = self.expiring.fetch_update(Ordering::AcqRel, Ordering::Relaxed, worn);
     }
 
-    /// Marks it as one that an open file has and that may be attached (`fsmount(2)`, `open_tree(2)`).
+    /// Marks it as one that an open file has and that may be attached (`fsmount(2)`,
+    /// `open_tree(2)`).
     pub fn loosen(&self) {
         self.loose.store(true, Ordering::Release);
     }
@@ -466,8 +467,8 @@ impl Mount {
 
     /// Detaches it. The caller holds [`lock`].
     ///
-    /// If it is locked in its place, all above it goes, too, and nobody finds what it hid: places of
-    /// that mount at which something is mounted elsewhere lead to nothing from now on
+    /// If it is locked in its place, all above it goes, too, and nobody finds what it hid: places
+    /// of that mount at which something is mounted elsewhere lead to nothing from now on
     /// ([`Location::into_topmost`]). (On Linux they still lead to what was mounted there.)
     pub fn detach(&self) {
         let Some(place) = self.attached.lock().take() else { return };

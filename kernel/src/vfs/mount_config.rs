@@ -1,8 +1,8 @@
 //! What a program says of a file system before it is mounted, or changed: the files of `fsopen(2)`
 //! and `fspick(2)` (fs/fsopen.c and fs/fs_context.c of Linux 6.1).
 //!
-//! The options are collected, and the file system sees them together when it is made or changed,
-//! as `mount(2)` shows them. So an option that it does not know is refused there, and not when it is
+//! The options are collected, and the file system sees them together when it is made or changed, as
+//! `mount(2)` shows them. So an option that it does not know is refused there, and not when it is
 //! set. No messages are logged: reading such a file says that there are none.
 //!
 //! Locks: `state`, which sleeps, then the lock of the mount tree.
@@ -112,8 +112,8 @@ impl Configuration {
     /// Makes the file system (`FSCONFIG_CMD_CREATE`).
     ///
     /// # Errors
-    /// `EBUSY` (it is not the time), `EINVAL` (no source), `EPERM` (users may not mount the type), those
-    /// of the file system.
+    /// `EBUSY` (it is not the time), `EINVAL` (no source), `EPERM` (users may not mount the type),
+    /// those of the file system.
     pub fn make(&self, resolver: &Resolver<'_>) -> Result<()> {
         let mut state = self.state.lock();
         let Phase::New(kind) = state.phase else { return Err(Errno::EBUSY) };

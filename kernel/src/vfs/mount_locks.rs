@@ -1,6 +1,6 @@
 //! What is locked of a mount in a namespace with fewer rights than that it was copied from
-//! (mount_namespaces(7), "Restrictions on mount namespaces"): flags that protect, and the place, since
-//! it hides what is under it.
+//! (mount_namespaces(7), "Restrictions on mount namespaces"): flags that protect, and the place,
+//! since it hides what is under it.
 //!
 //! What a mount hides stays hidden when it goes with all that it hangs in: a tree that is unmounted
 //! lazily, one that an open file had, or a namespace that ends. The mount that it hung in is sealed
@@ -29,8 +29,8 @@ impl Mount {
         Ok(twin)
     }
 
-    /// Locks the flags that it has (`lock_mnt_tree`, fs/namespace.c of Linux 6.1): it is a copy in a
-    /// namespace with fewer rights, which must not take away what protects the files.
+    /// Locks the flags that it has (`lock_mnt_tree`, fs/namespace.c of Linux 6.1): it is a copy in
+    /// a namespace with fewer rights, which must not take away what protects the files.
     pub fn lock_flags(&self) {
         let locked = self.flags() & flags::PROTECTION | flags::ACCESS_TIMES;
         self.locked_flags.fetch_or(locked, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Changes of the mount tree: `mount(2)`, `umount2(2)`, `pivot_root(2)`, and trees that an open file
-//! has until they are attached (`fsmount(2)`, `open_tree(2)`, `move_mount(2)`).
+//! Changes of the mount tree: `mount(2)`, `umount2(2)`, `pivot_root(2)`, and trees that an open
+//! file has until they are attached (`fsmount(2)`, `open_tree(2)`, `move_mount(2)`).
 //!
 //! Mounts do not propagate: every mount is private, and a request for anything else is refused. A
 //! caller changes mounts of its own namespace alone (`check_mnt`, fs/namespace.c of Linux 6.1), and
@@ -190,8 +190,8 @@ struct Hanging {
 }
 
 /// Makes a mount namespace with a copy of every mount of `of`, and moves the places of `context` to
-/// the copies (`copy_mnt_ns`): the caller enters both. It belongs to `owner`; if that is another than
-/// the owner of `of`, the mounts are locked.
+/// the copies (`copy_mnt_ns`): the caller enters both. It belongs to `owner`; if that is another
+/// than the owner of `of`, the mounts are locked.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -271,9 +271,9 @@ fn copies_without_lock(
     Ok((top, below))
 }
 
-/// Copies the tree at `source`, with the mounts below it if `deep`: returns the new mount, and those
-/// that are to be attached to it and to each other, for which there is room. The caller holds the
-/// lock of the tree.
+/// Copies the tree at `source`, with the mounts below it if `deep`: returns the new mount, and
+/// those that are to be attached to it and to each other, for which there is room. The caller holds
+/// the lock of the tree.
 fn copies(source: &Location, deep: bool) -> Result<(Arc<Mount>, alloc::vec::Vec<Hanging>)> {
     let top = source.mount.twin(Arc::clone(&source.dentry))?;
     // All copies are made before the first is attached: after that nothing can fail. And the new
@@ -358,8 +358,8 @@ impl FileOps for Loose {
 /// (`mount_setattr(2)`): `change` gives the new `MS_*` flags for the old ones.
 ///
 /// # Errors
-/// `EINVAL` (no mount begins at the place, or it is another namespace's), `EPERM` (a flag is locked),
-/// `ENOMEM`.
+/// `EINVAL` (no mount begins at the place, or it is another namespace's), `EPERM` (a flag is
+/// locked), `ENOMEM`.
 pub fn set_attributes(
     own: &MountNamespace,
     place: &Location,
@@ -423,8 +423,8 @@ fn holds_namespace(own: &MountNamespace, top: &Arc<Mount>) -> Result<bool> {
 /// Moves a mount, or attaches one that is loose (`do_move_mount`, fs/namespace.c).
 ///
 /// # Errors
-/// `EINVAL` (no mount begins at the source; it is the root, or was unmounted; one is a directory and
-/// the other is none; the target is not in the namespace), `ELOOP` (into itself, or into a
+/// `EINVAL` (no mount begins at the source; it is the root, or was unmounted; one is a directory
+/// and the other is none; the target is not in the namespace), `ELOOP` (into itself, or into a
 /// namespace that it holds), `ENOMEM`.
 pub fn move_mount(own: &MountNamespace, source: &Location, target: Location) -> Result<()> {
     if !is_mount_root(source) || is_directory(source)? != is_directory(&target)? {

@@ -30,7 +30,7 @@ use crate::vfs::transfer::{Input, Output};
 /// Held while a map or the word about groups is written.
 static MAPS: Mutex<()> = Mutex::new(());
 
-/// Which numbers a map is about.
+/// The kind of numbers that a map is about.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
     Users,
@@ -167,8 +167,8 @@ impl Map {
         current().credentials().has_in(parent, capability) && opener.has_in(parent, capability)
     }
 
-    /// Whether the opener may map the parent's root, if the map does (`verify_root_map`): files with
-    /// capabilities of that root count for the namespace.
+    /// Whether the opener may map the parent's root, if the map does (`verify_root_map`): files
+    /// with capabilities of that root count for the namespace.
     fn may_map_root(&self, parent: &UserNamespace, new: &IdMap) -> bool {
         if new.inside(0).is_none() {
             return true;
@@ -243,7 +243,8 @@ struct SetGroups(Handle<UserNamespace>);
 
 impl SetGroups {
     /// Allows or forbids `setgroups(2)`: what is forbidden stays so, and is not forbidden any more
-    /// once there are groups, which who has one could leave to get rights (`proc_setgroups_write`).
+    /// once there are groups: a member could leave one that only takes rights
+    /// (`proc_setgroups_write`).
     fn store(&self, text: &[u8]) -> Result<()> {
         let SetGroups(user) = self;
         let word = text.trim_ascii_end();

@@ -494,7 +494,8 @@ fn furnish(random: &mut Random) {
                     libc::ioctl(master, TIOCGPTPEER as _, libc::O_RDWR | libc::O_NOCTTY);
                 }
                 13 => {
-                    // A queue without a name, which goes with the process, and a socket for letters.
+                    // A queue without a name, which goes with the process, and a socket for
+                    // letters.
                     let name = CString::new(format!("/sysfuzz-{}", std::process::id()));
                     let name = name.unwrap_or_default();
                     libc::mq_open(
