@@ -370,6 +370,33 @@ TEST(pivot_root_inside_changes_nothing_outside) {
     });
 }
 
+/* As runc hides parts of /proc: mounts on files and directories there are found again. */
+TEST(parts_of_proc_are_covered) {
+    needs_root();
+    char text[256];
+    OK(mkdir("p", 0755));
+    OK(mount("proc", "p", "proc", 0, NULL));
+    PUT("empty", "");
+    OK(mount("empty", "p/meminfo", NULL, MS_BIND, NULL));
+    CHECK_EQ(get_file("p/meminfo", text, sizeof text), 0);
+    OK(mount("p/sys", "p/sys", NULL, MS_BIND, NULL));
+    OK(mount(NULL, "p/sys", NULL, MS_BIND | MS_REMOUNT | MS_RDONLY, NULL));
+    ERR(open("p/sys/kernel/hostname", O_WRONLY), EROFS);
+    CHECK(get_file("p/sys/kernel/hostname", text, sizeof text) > 0);
+    OK(mount("tmpfs", "p/sys/kernel", "tmpfs", 0, NULL));
+    CHECK(!exists("p/sys/kernel/hostname"));
+    PUT("p/sys/kernel/f", "covered");
+    CHECK(get_file("p/sys/kernel/f", text, sizeof text) > 0);
+    CHECK_STR(text, "covered");
+    ERR(umount2("p/sys", 0), EBUSY);
+    OK(umount2("p/sys/kernel", 0));
+    OK(umount2("p/sys", 0));
+    OK(umount2("p/meminfo", 0));
+    CHECK(get_file("p/meminfo", text, sizeof text) > 0);
+    OK(close(OK(open("p/sys/kernel/hostname", O_WRONLY))));
+    OK(umount2("p", 0));
+}
+
 TEST(working_directories_outside_stay) {
     needs_root();
     OK(mkdir("m", 0755));

@@ -511,6 +511,9 @@ fn specification(_: &Hayate) -> Result<()> {
     // The next container of the image has nothing of a file that one wrote.
     same(&daemon.shell(&[], "echo x >/kept; cat /kept", 0)?, "x\n")?;
     same(&daemon.shell(&[], "cat /kept 2>/dev/null; echo $?", 0)?, "1\n")?;
+    // ctr's own specification protects it.
+    let text = "(echo x >/proc/sys/kernel/hostname) 2>/dev/null || echo refused";
+    same(&daemon.shell(&[], text, 0)?, "refused\n")?;
     daemon.is_clean()
 }
 

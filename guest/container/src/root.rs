@@ -74,10 +74,10 @@ pub fn make(id: &str, plan: &Plan) -> Result<(), Failure> {
         std::fs::write(format!("/proc/sys/{path}"), value)
             .during(format!("cannot set the kernel's {path}"))?;
     }
-    for path in plan.read_only.iter().filter(|path| can_be_covered(path)) {
+    for path in &plan.read_only {
         protect(path)?;
     }
-    for path in plan.masked.iter().filter(|path| can_be_covered(path)) {
+    for path in &plan.masked {
         mask(path)?;
     }
     let directory = Path::new(OsStr::from_bytes(&plan.directory));
@@ -153,13 +153,6 @@ fn devices() -> Result<(), Failure> {
         symlink(target, format!("/dev/{name}")).during(format!("cannot make /dev/{name}"))?;
     }
     Ok(())
-}
-
-/// Whether something can be mounted at a path. The kernel keeps no names of `/proc` and `/sys`, so
-/// it does not find again what is mounted there; the specification's usual paths are all there, and
-/// hide a kernel from its containers that is this pod's own here.
-fn can_be_covered(path: &[u8]) -> bool {
-    !path.starts_with(b"/proc/") && !path.starts_with(b"/sys/")
 }
 
 /// Lets nobody write at a path, if it is there.

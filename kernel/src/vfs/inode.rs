@@ -88,6 +88,12 @@ pub trait Inode: Any + Send + Sync {
         Err(Errno::ENOTDIR)
     }
 
+    /// Whether its name leads to it for as long as the file system is mounted. Asked only where the
+    /// file system keeps no names ([`Caching::Never`](super::filesystem::Caching::Never)).
+    fn is_fixed(&self) -> bool {
+        false
+    }
+
     /// Makes a regular file. A file system in which no file can be made fails with `EACCES`
     /// (`vfs_create`, fs/namei.c).
     fn create(&self, name: &[u8], mode: u16, owner: Owner) -> Result<Arc<dyn Inode>> {

@@ -88,6 +88,7 @@ pub mod locks;
 pub mod mount;
 pub mod mount_config;
 mod mount_locks;
+mod mount_point;
 pub mod mount_tree;
 pub mod notify;
 pub mod open;

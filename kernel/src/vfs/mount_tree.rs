@@ -18,6 +18,7 @@ use super::inode::FileKind;
 use super::mount;
 use super::mount::flags::*;
 use super::mount::{Location, Mount, MountNamespace};
+use super::mount_point::keep_way;
 use super::open_file::flags::O_PATH;
 use super::open_file::{FileOps, OpenFile, Traits};
 use super::path::{Resolver, WalkFlags};
@@ -101,8 +102,10 @@ pub fn mount(
     if !own.has(&target.mount) {
         return Err(Errno::EINVAL);
     }
+    let target = target.into_topmost();
+    keep_way(&target)?;
     mount::reserve(1)?;
-    mount.attach(&target.into_topmost());
+    mount.attach(&target);
     Ok(())
 }
 
@@ -163,6 +166,7 @@ fn bind(own: &MountNamespace, source: &Location, target: &Location, deep: bool) 
         return Err(Errno::EINVAL);
     }
     let target = target.clone().into_topmost();
+    keep_way(&target)?;
     let (top, below) = copies_without_lock(source, deep)?;
     top.attach(&target);
     for Hanging { twin, place, .. } in below {
@@ -439,6 +443,7 @@ pub fn move_mount(own: &MountNamespace, source: &Location, target: Location) -> 
     if hangs_below(&target, &source.mount) || holds_namespace(own, &source.mount)? {
         return Err(Errno::ELOOP);
     }
+    keep_way(&target.clone().into_topmost())?;
     mount::reserve(1)?;
     if !source.mount.take_loose() {
         source.mount.detach();
@@ -548,6 +553,7 @@ pub fn pivot(
     if Arc::ptr_eq(&put_old.mount, &new_root.mount) && !put_old.dentry.is_within(&new_root.dentry) {
         return Err(Errno::EINVAL);
     }
+    keep_way(put_old)?;
     mount::reserve(2)?;
     // The lock is the place's, which the new root gets.
     let is_locked = old_root.mount.is_place_locked();

@@ -34,6 +34,10 @@ pub trait Subject: Clone + Send + Sync + 'static {
     fn inside(&self) -> u64 {
         0
     }
+    /// Whether it is there for as long as the system.
+    fn is_fixed(&self) -> bool {
+        false
+    }
     /// Mixed into inode numbers, so that they differ between subjects and stay the same for one.
     fn seed(&self) -> u64;
 }
@@ -46,6 +50,10 @@ impl Subject for () {
 
     fn check(&self) -> Result<()> {
         Ok(())
+    }
+
+    fn is_fixed(&self) -> bool {
+        true
     }
 
     fn seed(&self) -> u64 {
@@ -250,6 +258,10 @@ impl<T: Subject> Inode for Node<T> {
             What::Listing(listing) => listing.lookup(&self.subject, self.device, name),
             _ => Err(Errno::ENOTDIR),
         }
+    }
+
+    fn is_fixed(&self) -> bool {
+        self.subject.is_fixed()
     }
 
     fn read_dir(&self, position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {
