@@ -672,6 +672,9 @@ static enum hy_verdict hy_run(const struct hy_case *test, int seconds) {
         if (have_dir && chdir(hy_tmp) == -1)
             FAIL("chdir %s: %s", hy_tmp, strerror(errno));
         hy_refuse_memory();
+#ifdef ONLY_IN_USER_MODE
+        if (in_supervisor_mode()) hy_skip(ONLY_IN_USER_MODE);
+#endif
         test->run();
         if (hy_at_end)
             hy_at_end();

@@ -1,5 +1,7 @@
 /* Mounts of user namespaces (mount_namespaces(7), "Restrictions on mount namespaces"). */
 #define AREA "usermount"
+/* Programs in supervisor mode could do all that a namespace is to keep them from. */
+#define ONLY_IN_USER_MODE "in supervisor mode there is no user namespace"
 #include "harness.h"
 #include <mqueue.h>
 #include <sys/prctl.h>

@@ -1,5 +1,7 @@
 /* User namespaces (user_namespaces(7)): maps, numbers, capabilities, and what stays outside. */
 #define AREA "userns"
+/* Programs in supervisor mode could do all that a namespace is to keep them from. */
+#define ONLY_IN_USER_MODE "in supervisor mode there is no user namespace"
 #include "harness.h"
 #include <grp.h>
 #include <linux/nsfs.h>
