@@ -28,8 +28,7 @@ pub fn trials(options: &Test) -> Vec<Trial> {
 }
 
 /// The value of `--rootfs` for the image that a recipe makes.
-fn root(recipe: &str) -> Result<String> {
-    let recipe = default::recipe(recipe).context("there is no such recipe")?;
+fn root(recipe: &default::Recipe) -> Result<String> {
     Ok(recipe.get()?.display().to_string())
 }
 
@@ -109,7 +108,7 @@ fn shell<'a>(words: &[&'a str]) -> Vec<&'a str> {
 }
 
 fn postgresql(hayate: &Hayate) -> Result<()> {
-    let root = root("databases")?;
+    let root = root(&default::DATABASES)?;
     let disk = DiskFile::of_size(hayate, "1G")?;
     let options = ["--rootfs", &root, "--memory", "1G", "--timeout", "900"];
     let at = disk.at_d("");
@@ -139,7 +138,7 @@ fn in_turn(hayate: &Hayate, options: &[&str], programs: &[(Vec<&str>, &str)]) ->
 }
 
 fn git(hayate: &Hayate) -> Result<()> {
-    let root = root("databases")?;
+    let root = root(&default::DATABASES)?;
     let programs = [(shell(&["git_make"]), "made\n"), (shell(&["git_check"]), "checked\n")];
     for cpus in ["1", "2"] {
         in_turn(hayate, &["--rootfs", &root, "--cpus", cpus], &programs)?;
@@ -154,7 +153,7 @@ fn package(hayate: &Hayate) -> Result<()> {
     const MAKE: &str = "cp -r /usr/src/package /d/ && cd /d/package && \
                         if make -s -j2 2>/d/said; then echo made; else cat /d/said >&2; fi";
     const AGAIN: &str = "cd /d/package && make -q && ./tree --version >/dev/null && echo there";
-    let root = root("jobs")?;
+    let root = root(&default::JOBS)?;
     let programs = [(vec!["sh", "-c", MAKE], "made\n"), (vec!["sh", "-c", AGAIN], "there\n")];
     in_turn(hayate, &["--rootfs", &root, "--cpus", "2"], &programs)
 }

@@ -28,11 +28,23 @@ const SCRIPT: &str = include_str!("debuggers.sh");
 
 /// Runs one check of the script in a machine.
 fn check(hayate: &Hayate, check: &str, processors: &str) -> Result<()> {
-    let image = default::DEBUGGERS.get()?;
+    run_check(hayate, &default::DEBUGGERS, &["--cpus", processors], SCRIPT, check)
+}
+
+/// Runs `check` of a script in a machine whose root is the image of `recipe`: its last line is
+/// `done`, and its status 0.
+pub(super) fn run_check(
+    hayate: &Hayate,
+    recipe: &default::Recipe,
+    options: &[&str],
+    script: &str,
+    check: &str,
+) -> Result<()> {
+    let image = recipe.get()?;
     let image = image.to_string_lossy();
-    let script = format!("set -- {check}\n{SCRIPT}");
-    let options = ["--net", "none", "--rootfs", &image, "--cpus", processors, "--timeout", "300"];
-    let output = hayate.run(&options, &["/bin/sh", "-c", &script])?;
+    let script = format!("set -- {check}\n{script}");
+    let usual = ["--net", "none", "--rootfs", &image, "--timeout", "300"];
+    let output = hayate.run(&[&usual, options].concat(), &["/bin/sh", "-c", &script])?;
     let text = String::from_utf8_lossy(&output.stdout);
     let said = String::from_utf8_lossy(&output.stderr);
     let last = text.lines().last().with_context(|| format!("it said only {said}"))?;

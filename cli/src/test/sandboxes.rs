@@ -4,9 +4,10 @@
 
 use super::Trial;
 use super::command::{Check, Hayate, trials_of};
+use super::debuggers::run_check;
 use crate::arguments::Test;
 use crate::image::default;
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 
 const CHECKS: [(&str, Check); 3] = [
     ("unshare_maps_the_user", |hayate| check(hayate, "unshare")),
@@ -23,14 +24,5 @@ const SCRIPT: &str = include_str!("sandboxes.sh");
 
 /// Runs one check of the script in a machine.
 fn check(hayate: &Hayate, check: &str) -> Result<()> {
-    let image = default::SANDBOXES.get()?;
-    let image = image.to_string_lossy();
-    let script = format!("set -- {check}\n{SCRIPT}");
-    let options = ["--net", "none", "--rootfs", &image, "--cpus", "2", "--timeout", "300"];
-    let output = hayate.run(&options, &["/bin/sh", "-c", &script])?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let said = String::from_utf8_lossy(&output.stderr);
-    let last = text.lines().last().with_context(|| format!("it said only {said}"))?;
-    ensure!(last == "done" && output.status.success(), "{text}{said}");
-    Ok(())
+    run_check(hayate, &default::SANDBOXES, &["--cpus", "2"], SCRIPT, check)
 }

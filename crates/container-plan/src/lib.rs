@@ -290,7 +290,9 @@ mod tests {
     proptest! {
         #[test]
         fn a_plan_is_read_as_it_was_written(
-            words in prop::collection::vec(bytes(), 3..6), count in any::<u64>(), flag in any::<bool>(),
+            words in prop::collection::vec(bytes(), 3..6),
+            count in any::<u64>(),
+            flag in any::<bool>(),
         ) {
             let plan = full(words, count, flag);
             prop_assert_eq!(Plan::decode(&plan.encode()), Ok(plan));

@@ -1,9 +1,9 @@
-//! What is locked of a mount in a namespace with fewer rights than that it was copied from
-//! (mount_namespaces(7), "Restrictions on mount namespaces"): flags that protect, and the place,
-//! since it hides what is under it.
+//! Locks on a mount in a namespace with fewer rights than that it was copied from
+//! (mount_namespaces(7), "Restrictions on mount namespaces"): on flags that protect, and on the
+//! place, since the mount hides the files under it.
 //!
-//! What a mount hides stays hidden when it goes with all that it hangs in: a tree that is unmounted
-//! lazily, one that an open file had, or a namespace that ends. The mount that it hung in is sealed
+//! Files that a mount hides stay hidden when it goes with all that it hangs in: a tree that is
+//! unmounted lazily, one that an open file had, or a namespace that ends. The mount that it hung in is sealed
 //! then. That needs no memory, so that nothing fails where a tree is taken apart.
 
 use alloc::sync::Arc;

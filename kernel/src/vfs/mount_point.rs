@@ -1,5 +1,5 @@
-//! Mount points in file systems whose names are looked up anew each time ([`Caching::Never`]): procfs
-//! and sysfs.
+//! Mount points in file systems whose names are looked up anew each time ([`Caching::Never`]):
+//! procfs and sysfs.
 //!
 //! A mount hangs at a dentry, and such a file system keeps none. So the dentries that lead to a
 //! mount point are kept from its first mount on: a walk finds them before it asks the file system.
@@ -19,8 +19,8 @@ use super::filesystem::Caching;
 use super::mount::Location;
 use crate::reclaim::growth;
 
-/// Keeps the dentries that lead to `place`, where its file system does not. The caller holds the lock
-/// of mounts and changes nothing before; the lock of directories comes behind it.
+/// Keeps the dentries that lead to `place`, where its file system does not. The caller holds the
+/// lock of mounts and changes nothing before; the lock of directories comes behind it.
 ///
 /// # Errors
 /// `EINVAL` if a name on the way does not stay; `EBUSY` if another walk's dentries were kept
