@@ -1,13 +1,13 @@
 //! A program to start, and its surroundings: the payload of [`Message::Open`].
 //!
-//! Records of `key=value`, each ended by a zero byte, as in a job: no argument and no variable of a
-//! Linux program contains a zero byte.
+//! It consists of [records](hayate_records), as a job does.
 //!
 //! [`Message::Open`]: crate::frame::Message::Open
 
-use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
+
+use hayate_records::{Records, number, read, unknown};
 
 /// A program to start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,45 +27,28 @@ pub struct Command {
 impl Command {
     /// Returns the command as bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut put = |key: &str, value: &[u8]| {
-            out.extend_from_slice(key.as_bytes());
-            out.push(b'=');
-            out.extend_from_slice(value);
-            out.push(0);
-        };
-        for argument in &self.arguments {
-            put("argument", argument);
-        }
-        for variable in &self.environment {
-            put("environment", variable);
-        }
+        let mut out = Records::default();
+        out.put_all("argument", &self.arguments);
+        out.put_all("environment", &self.environment);
         if let Some(directory) = &self.directory {
-            put("directory", directory);
+            out.put("directory", directory);
         }
         if let Some(user) = &self.user {
-            put("user", user);
+            out.put("user", user);
         }
         if let Some((rows, columns)) = self.terminal {
-            put("rows", rows.to_string().as_bytes());
-            put("columns", columns.to_string().as_bytes());
+            out.show("rows", rows);
+            out.show("columns", columns);
         }
-        out
+        out.finish()
     }
 
     /// Reads a command. The error names the wrong record.
     pub fn decode(bytes: &[u8]) -> Result<Command, String> {
         let mut command = Command::default();
         let (mut rows, mut columns) = (None, None);
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let end = rest.iter().position(|&byte| byte == 0);
-            let end = end.ok_or_else(|| wrong("a record without its end", rest))?;
-            let record = &rest[..end];
-            rest = &rest[end + 1..];
-            let at = record.iter().position(|&byte| byte == b'=');
-            let at = at.ok_or_else(|| wrong("no '=' in the record", record))?;
-            let (key, value) = (&record[..at], &record[at + 1..]);
+        for record in read(bytes) {
+            let (key, value) = record?;
             match key {
                 b"argument" => command.arguments.push(value.to_vec()),
                 b"environment" => command.environment.push(value.to_vec()),
@@ -73,22 +56,12 @@ impl Command {
                 b"user" => command.user = Some(value.to_vec()),
                 b"rows" => rows = Some(number(value)?),
                 b"columns" => columns = Some(number(value)?),
-                _ => return Err(wrong("unknown key", key)),
+                _ => return Err(unknown(key)),
             }
         }
         command.terminal = rows.zip(columns);
         Ok(command)
     }
-}
-
-fn number(value: &[u8]) -> Result<u16, String> {
-    let text = core::str::from_utf8(value).ok();
-    text.and_then(|text| text.parse().ok()).ok_or_else(|| wrong("not a fitting number", value))
-}
-
-fn wrong(what: &str, bytes: &[u8]) -> String {
-    let shown = &bytes[..bytes.len().min(64)];
-    format!("{what}: {:?}", String::from_utf8_lossy(shown))
 }
 
 #[cfg(test)]

@@ -4,9 +4,14 @@
 //!
 //! The shim reads the OCI specification, checks it, and refuses there what cannot be had; a plan
 //! says only what the guest does, in its order. So the guest needs no reader of JSON, which each
-//! machine would load at its boot. The form is that of the guest's job (`hayate-job`): records
-//! `KEY=VALUE`, each ended by a zero byte, which no path, argument or variable holds.
+//! machine would load at its boot. The form is that of the guest's job: [records](hayate_records).
+//!
+//! [`interface`] has what the guest is told of the pod's network.
 #![forbid(unsafe_code)]
+
+pub mod interface;
+
+use hayate_records::{Records, number, numbers, read, text, unknown};
 
 /// Where the guest finds the folder that the shim shares with the machine. Each container has a
 /// folder of its own there.
@@ -15,6 +20,8 @@ pub const POD: &str = "/pod";
 pub const ROOT: &str = "rootfs";
 /// In the folder of a container: the plan of its first program.
 pub const PLAN: &str = "plan";
+/// In the folder of a container: the interface of the pod.
+pub const INTERFACE: &str = "interface";
 /// In the folder of a container: folders and files of the host that are shown in it.
 pub const SOURCES: &str = "sources";
 /// The guest's program that carries plans out.
@@ -105,70 +112,54 @@ pub struct Plan {
 impl Plan {
     /// Returns the plan as bytes.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut put = |key: &str, value: &[u8]| {
-            out.extend_from_slice(key.as_bytes());
-            out.push(b'=');
-            out.extend_from_slice(value);
-            out.push(0);
-        };
-        for argument in &self.arguments {
-            put("argument", argument);
-        }
-        for variable in &self.environment {
-            put("environment", variable);
-        }
-        put("directory", &self.directory);
-        put("user", format!("{}:{}", self.user.0, self.user.1).as_bytes());
-        for group in &self.groups {
-            put("group", group.to_string().as_bytes());
-        }
+        let mut out = Records::default();
+        out.put_all("argument", &self.arguments);
+        out.put_all("environment", &self.environment);
+        out.put("directory", &self.directory);
+        out.put("user", format!("{}:{}", self.user.0, self.user.1));
+        self.groups.iter().for_each(|group| out.show("group", group));
         if let Some(mask) = self.mask {
-            put("mask", mask.to_string().as_bytes());
+            out.show("mask", mask);
         }
         if let Some(sets) = self.capabilities {
             let Capabilities { bounding, effective, permitted, inheritable, ambient } = sets;
             let text = format!("{bounding}:{effective}:{permitted}:{inheritable}:{ambient}");
-            put("capabilities", text.as_bytes());
+            out.put("capabilities", text);
         }
         for Limit { resource, soft, hard } in &self.limits {
-            put("limit", format!("{resource}:{soft}:{hard}").as_bytes());
+            out.put("limit", format!("{resource}:{soft}:{hard}"));
         }
         if let Some(score) = self.oom_score {
-            put("oom-score", score.to_string().as_bytes());
+            out.show("oom-score", score);
         }
         if let Some(name) = &self.hostname {
-            put("hostname", name);
+            out.put("hostname", name);
         }
         if let Some(name) = &self.domain {
-            put("domain", name);
+            out.put("domain", name);
         }
         for (path, value) in &self.settings {
-            put("setting", path.as_bytes());
-            put("setting-value", value);
+            out.put("setting", path);
+            out.put("setting-value", value);
         }
         for Mount { kind, source, target, flags, data } in &self.mounts {
-            put("mount", kind.as_bytes());
-            put("mount-source", source);
-            put("mount-flags", flags.to_string().as_bytes());
-            put("mount-data", data);
-            put("mount-target", target);
+            out.put("mount", kind);
+            out.put("mount-source", source);
+            out.show("mount-flags", flags);
+            out.put("mount-data", data);
+            out.put("mount-target", target);
         }
-        for path in &self.masked {
-            put("masked", path);
-        }
-        for path in &self.read_only {
-            put("read-only", path);
-        }
+        out.put_all("masked", &self.masked);
+        out.put_all("read-only", &self.read_only);
         let facts = [
             ("terminal", self.terminal),
             ("no-new-privileges", self.no_new_privileges),
             ("read-only-root", self.read_only_root),
         ];
         for (key, _) in facts.into_iter().filter(|(_, is)| *is) {
-            put(key, b"");
+            out.put(key, "");
         }
-        out
+        out.finish()
     }
 
     /// Reads a plan.
@@ -178,11 +169,8 @@ impl Plan {
     pub fn decode(bytes: &[u8]) -> Result<Plan, String> {
         let mut plan = Plan::default();
         let mut mount = Mount::default();
-        for record in bytes.split(|&byte| byte == 0).filter(|record| !record.is_empty()) {
-            let at = record.iter().position(|&byte| byte == b'=');
-            let (key, value) = at
-                .map(|at| (&record[..at], &record[at + 1..]))
-                .ok_or_else(|| format!("no record: {:?}", String::from_utf8_lossy(record)))?;
+        for record in read(bytes) {
+            let (key, value) = record?;
             match key {
                 b"argument" => plan.arguments.push(value.to_vec()),
                 b"environment" => plan.environment.push(value.to_vec()),
@@ -223,28 +211,11 @@ impl Plan {
                 b"terminal" => plan.terminal = true,
                 b"no-new-privileges" => plan.no_new_privileges = true,
                 b"read-only-root" => plan.read_only_root = true,
-                _ => return Err(format!("unknown key {:?}", String::from_utf8_lossy(key))),
+                _ => return Err(unknown(key)),
             }
         }
         Ok(plan)
     }
-}
-
-fn text(value: &[u8]) -> Result<String, String> {
-    let shown = || format!("no text: {:?}", String::from_utf8_lossy(value));
-    std::str::from_utf8(value).map(str::to_string).map_err(|_| shown())
-}
-
-fn number<T: std::str::FromStr>(value: &[u8]) -> Result<T, String> {
-    let text = text(value)?;
-    text.parse().map_err(|_| format!("no number: {text:?}"))
-}
-
-/// Reads so many numbers with colons between.
-fn numbers<T: std::str::FromStr + Copy, const N: usize>(value: &[u8]) -> Result<[T; N], String> {
-    let parts = value.split(|&byte| byte == b':').map(number);
-    let parts = parts.collect::<Result<Vec<T>, String>>()?;
-    <[T; N]>::try_from(&parts[..]).map_err(|_| format!("not {N} numbers: {:?}", text(value)))
 }
 
 #[cfg(test)]
@@ -307,10 +278,10 @@ mod tests {
     #[test]
     fn wrong_records_are_named() {
         for (bytes, wrong) in [
-            (&b"argument\0"[..], "no record"),
+            (&b"argument\0"[..], "no '='"),
             (b"colour=red\0", "unknown key"),
             (b"user=1\0", "not 2 numbers"),
-            (b"user=a:b\0", "no number"),
+            (b"user=a:b\0", "not a fitting number"),
             (b"setting-value=1\0", "a value of no setting"),
         ] {
             let error = Plan::decode(bytes).unwrap_err();

@@ -1,12 +1,8 @@
 //! The task of a guest: the file that `./hayate` writes for the guest's init.
 //!
 //! The host command writes a [`Job`] as the file [`PATH`] into the initramfs, so that a start needs
-//! no communication with the host and is the same in every run. The format is private to these two
-//! programs: records of `key=value`, each ended by a zero byte. Arguments and environment of a
-//! Linux program cannot contain a zero byte, so nothing needs escaping. A reader refuses unknown
-//! keys: both sides are built from one source tree.
-//!
-//! Road not taken: JSON. It cannot carry arguments that are not UTF-8, and Linux allows them.
+//! no communication with the host and is the same in every run. The format, private to these two
+//! programs, is that of [records](hayate_records).
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -16,6 +12,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::IpAddr;
+
+use hayate_records::{Records, number, read, text, unknown};
 
 /// The path of the file in the initramfs.
 pub const PATH: &str = "/hayate.job";
@@ -146,22 +144,22 @@ pub struct Network {
 
 impl Network {
     /// Puts the records of a network, that of the key `network` first.
-    fn encode(&self, put: &mut impl FnMut(&str, &[u8])) {
-        put("network", if self.own_name_servers { b"own-name-servers" } else { b"" });
+    fn encode(&self, out: &mut Records) {
+        out.put("network", if self.own_name_servers { "own-name-servers" } else { "" });
         if self.dhcp {
-            put("network-dhcp", b"");
+            out.put("network-dhcp", "");
         }
         if self.speaks_first {
-            put("network-speaks-first", b"");
+            out.put("network-speaks-first", "");
         }
         for (address, prefix) in &self.addresses {
-            put("network-address", format!("{address}/{prefix}").as_bytes());
+            out.put("network-address", format!("{address}/{prefix}"));
         }
         for gateway in &self.gateways {
-            put("network-gateway", gateway.to_string().as_bytes());
+            out.show("network-gateway", gateway);
         }
         for server in &self.name_servers {
-            put("network-name-server", server.to_string().as_bytes());
+            out.show("network-name-server", server);
         }
     }
 
@@ -224,79 +222,69 @@ pub struct Job {
 impl Job {
     /// Encodes the job as bytes, to be written to [`PATH`].
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut put = |key: &str, value: &[u8]| {
-            out.extend_from_slice(key.as_bytes());
-            out.push(b'=');
-            out.extend_from_slice(value);
-            out.push(0);
-        };
-        for argument in &self.arguments {
-            put("argument", argument);
-        }
-        for variable in &self.environment {
-            put("environment", variable);
-        }
+        let mut out = Records::default();
+        out.put_all("argument", &self.arguments);
+        out.put_all("environment", &self.environment);
         if let Some(directory) = &self.directory {
-            put("directory", directory);
+            out.put("directory", directory);
         }
-        put("user", self.user.0.to_string().as_bytes());
-        put("group", self.user.1.to_string().as_bytes());
+        out.show("user", self.user.0);
+        out.show("group", self.user.1);
         if let Some(account) = &self.account {
-            put("account", account);
+            out.put("account", account);
         }
         if let Some(signal) = self.stop_signal {
-            put("stop-signal", signal.to_string().as_bytes());
+            out.show("stop-signal", signal);
         }
-        put("hostname", self.hostname.as_bytes());
+        out.put("hostname", &self.hostname);
         match &self.root {
-            Root::Memory => put("root", b"memory"),
+            Root::Memory => out.put("root", "memory"),
             Root::Disk { device, kind, options } => {
-                put("root", b"disk");
-                put("device", device.as_bytes());
-                put("kind", kind.as_bytes());
-                put("options", options.as_bytes());
+                out.put("root", "disk");
+                out.put("device", device);
+                out.put("kind", kind);
+                out.put("options", options);
             }
         }
         if let Some(device) = &self.persist {
-            put("persist", device.as_bytes());
+            out.put("persist", device);
         }
         for mount in &self.mounts {
-            put("mount-device", mount.device.as_bytes());
-            put("mount-kind", mount.kind.as_bytes());
-            put("mount-path", &mount.path);
+            out.put("mount-device", &mount.device);
+            out.put("mount-kind", &mount.kind);
+            out.put("mount-path", &mount.path);
         }
         for disk in &self.disks {
-            put("disk-device", disk.device.as_bytes());
-            put("disk-access", if disk.read_only { b"ro" } else { b"rw" });
-            put("disk-path", &disk.path);
+            out.put("disk-device", &disk.device);
+            out.put("disk-access", if disk.read_only { "ro" } else { "rw" });
+            out.put("disk-path", &disk.path);
         }
         for volume in &self.volumes {
-            put("volume-tag", volume.tag.as_bytes());
-            put("volume-access", if volume.read_only { b"ro" } else { b"rw" });
-            put("volume-path", &volume.path);
+            out.put("volume-tag", &volume.tag);
+            out.put("volume-access", if volume.read_only { "ro" } else { "rw" });
+            out.put("volume-path", &volume.path);
         }
         match self.streams {
             Streams::Terminal { rows, columns } => {
-                put("rows", rows.to_string().as_bytes());
-                put("columns", columns.to_string().as_bytes());
-                put("streams", b"terminal");
+                out.show("rows", rows);
+                out.show("columns", columns);
+                out.put("streams", "terminal");
             }
-            Streams::Separate => put("streams", b"separate"),
-            Streams::Channel => put("streams", b"channel"),
+            Streams::Separate => out.put("streams", "separate"),
+            Streams::Channel => out.put("streams", "channel"),
         }
         if self.input_along {
-            put("input", b"along");
+            out.put("input", "along");
         }
         if let Some(network) = &self.network {
-            network.encode(&mut put);
+            network.encode(&mut out);
         }
         match self.explain {
             None => {}
-            Some(Explain::Spawn) => put("explain", b"spawn"),
-            Some(Explain::Fork) => put("explain", b"fork"),
+            Some(Explain::Spawn) => out.put("explain", "spawn"),
+            Some(Explain::Fork) => out.put("explain", "fork"),
         }
-        out
+        out.finish()
     }
 
     /// Decodes a job. The error names the wrong record.
@@ -326,8 +314,8 @@ impl Job {
         let (mut device, mut kind, mut options) = (String::new(), String::new(), String::new());
         let mut disk = false;
         let (mut rows, mut columns, mut terminal) = (0, 0, false);
-        for record in bytes.split(|&byte| byte == 0).filter(|record| !record.is_empty()) {
-            let (key, value) = split(record)?;
+        for record in read(bytes) {
+            let (key, value) = record?;
             match key {
                 b"argument" => job.arguments.push(value.to_vec()),
                 b"environment" => job.environment.push(value.to_vec()),
@@ -375,7 +363,7 @@ impl Job {
                 b"streams" if value == b"channel" => job.streams = Streams::Channel,
                 b"streams" => terminal = value == b"terminal",
                 _ if network.decode(key, value)? => {}
-                _ => return Err(format!("unknown key {:?}", String::from_utf8_lossy(key))),
+                _ => return Err(unknown(key)),
             }
         }
         if disk {
@@ -444,30 +432,11 @@ impl Fresh {
     }
 }
 
-/// The key and the value of a record.
-fn split(record: &[u8]) -> Result<(&[u8], &[u8]), String> {
-    let at = record.iter().position(|&byte| byte == b'=');
-    let at = at.ok_or_else(|| format!("no '=' in record {:?}", String::from_utf8_lossy(record)))?;
-    Ok((&record[..at], &record[at + 1..]))
-}
-
-fn text(value: &[u8]) -> Result<String, String> {
-    core::str::from_utf8(value)
-        .map(String::from)
-        .map_err(|_| format!("not text: {:?}", String::from_utf8_lossy(value)))
-}
-
 /// `10.0.2.15/24`.
 fn prefixed(value: &[u8]) -> Result<(IpAddr, u8), String> {
     let at = value.iter().position(|&byte| byte == b'/');
     let at = at.ok_or_else(|| format!("no '/' in {:?}", String::from_utf8_lossy(value)))?;
     Ok((number(&value[..at])?, number(&value[at + 1..])?))
-}
-
-fn number<N: core::str::FromStr>(value: &[u8]) -> Result<N, String> {
-    text(value)?
-        .parse()
-        .map_err(|_| format!("not a fitting number: {:?}", String::from_utf8_lossy(value)))
 }
 
 #[cfg(test)]
