@@ -10,6 +10,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::checksum::Crc32c;
 use crate::error::buffer;
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -328,6 +329,10 @@ impl Source for View<'_> {
             offset = offset.checked_add(here as u64).ok_or(Error::Io)?;
         }
         Ok(())
+    }
+
+    fn crc32c(&self) -> Crc32c {
+        self.device.crc32c()
     }
 }
 

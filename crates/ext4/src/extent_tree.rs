@@ -10,7 +10,6 @@
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
 
-use crate::checksum::crc32c;
 use crate::error::{Error, Result, owned};
 use crate::field::{put_u16, put_u32, split, u16, u32};
 use crate::map::{DEEPEST, ENTRY, EXTENT_MAGIC, UNWRITTEN};
@@ -200,7 +199,7 @@ impl Writer {
         }
         if let (Cow::Owned(bytes), Some(seed)) = (&bytes, node.seed) {
             let end = ENTRY * (most(bytes) + 1);
-            if crc32c(seed, &[bytes.get(..end).unwrap_or_default()]) != u32(bytes, end) {
+            if seed.over(&[bytes.get(..end).unwrap_or_default()]) != u32(bytes, end) {
                 return Err(Error::Checksum("an extent tree"));
             }
         }
@@ -222,7 +221,7 @@ impl Writer {
         let result = edit(bytes);
         if let Some(seed) = node.seed {
             let end = ENTRY * (most(bytes) + 1);
-            let sum = crc32c(seed, &[bytes.get(..end).unwrap_or_default()]);
+            let sum = seed.over(&[bytes.get(..end).unwrap_or_default()]);
             put_u32(bytes, end, sum);
         }
         Ok(result)

@@ -8,7 +8,7 @@
 
 use alloc::vec::Vec;
 
-use crate::checksum::{crc16, crc32c};
+use crate::checksum::crc16;
 use crate::error::{Error, Result, buffer};
 use crate::field::{put_u16, split, u16, u32};
 use crate::volume::{Backups, GroupSum, Source, Volume};
@@ -78,7 +78,7 @@ impl Volume {
             GroupSum::None => None,
             GroupSum::Crc16 => Some(crc16(&[&self.uuid(), &number, before, after])),
             GroupSum::Crc32c => {
-                Some(crc32c(self.seed.unwrap_or(!0), &[&number, before, &[0, 0], after]) as u16)
+                self.seed.map(|seed| seed.over(&[&number, before, &[0, 0], after]) as u16)
             }
         }
     }
@@ -204,7 +204,7 @@ impl Volume {
         }
         if let Some(seed) = self.seed {
             let sum = |bits: &[u8], size: u32| {
-                crc32c(seed, &[bits.get(..(size / 8) as usize).unwrap_or_default()])
+                seed.over(&[bits.get(..(size / 8) as usize).unwrap_or_default()])
             };
             if let Some(bits) = blocks {
                 let sum = sum(bits, self.blocks_per_group);
@@ -230,7 +230,7 @@ impl Volume {
         size: u32,
     ) -> Result<()> {
         let Some(seed) = self.seed else { return Ok(()) };
-        let sum = crc32c(seed, &[bits.get(..(size / 8) as usize).unwrap_or_default()]);
+        let sum = seed.over(&[bits.get(..(size / 8) as usize).unwrap_or_default()]);
         let wide = raw.len() >= 64;
         let expected = u32::from(u16(raw, low)) | if wide { u32(raw, high) << 16 } else { 0 };
         let mask = if wide { !0 } else { 0xffff };

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::attributes::Places;
-use crate::checksum::crc32c;
+use crate::checksum::Seed;
 use crate::error::{Error, Result, buffer};
 use crate::field::{split, u16, u32};
 use crate::volume::{Source, Volume};
@@ -59,7 +59,7 @@ pub struct Inode {
     /// Where its extended attributes are.
     pub(crate) attributes: Places,
     /// Seed of the checksums of this inode's metadata.
-    pub(crate) seed: Option<u32>,
+    pub(crate) seed: Option<Seed>,
 }
 
 impl Volume {
@@ -94,7 +94,7 @@ impl Volume {
     pub(crate) fn decode(&self, number: u32, raw: &[u8]) -> Result<Inode> {
         let generation = u32(raw, 0x64);
         let seed =
-            self.seed.map(|seed| crc32c(seed, &[&number.to_le_bytes(), &generation.to_le_bytes()]));
+            self.seed.map(|seed| seed.then(&[&number.to_le_bytes(), &generation.to_le_bytes()]));
         // Fields beyond the first 128 bytes exist only as far as the record says.
         let extra = if raw.len() > 128 { usize::from(u16(raw, 0x80)) } else { 0 };
         if 128 + extra > raw.len() || extra % 4 != 0 {
@@ -182,18 +182,18 @@ impl Inode {
 
 /// The checksum of an inode record, which covers the record with the sum's own bytes as zero, and
 /// whether its upper half is stored too.
-pub(crate) fn sum(seed: u32, raw: &[u8], extra: usize) -> (u32, bool) {
+pub(crate) fn sum(seed: Seed, raw: &[u8], extra: usize) -> (u32, bool) {
     let part = |from: usize, to: usize| raw.get(from..to).unwrap_or_default();
     if raw.len() > 128 && extra >= 4 {
         let parts = [part(0, 0x7c), &[0, 0], part(0x7e, 0x82), &[0, 0], part(0x84, raw.len())];
-        (crc32c(seed, &parts), true)
+        (seed.over(&parts), true)
     } else {
-        (crc32c(seed, &[part(0, 0x7c), &[0, 0], part(0x7e, raw.len())]) & 0xffff, false)
+        (seed.over(&[part(0, 0x7c), &[0, 0], part(0x7e, raw.len())]) & 0xffff, false)
     }
 }
 
 /// Verifies an inode record.
-fn check(seed: u32, raw: &[u8], extra: usize) -> Result<()> {
+fn check(seed: Seed, raw: &[u8], extra: usize) -> Result<()> {
     let (sum, is_whole) = sum(seed, raw, extra);
     let high = if is_whole { u32::from(u16(raw, 0x82)) << 16 } else { 0 };
     if sum == u32::from(u16(raw, 0x7c)) | high { Ok(()) } else { Err(Error::Checksum("an inode")) }

@@ -54,6 +54,7 @@ mod volume;
 mod writer;
 
 pub use attributes::write::Condition;
+pub use checksum::{Crc32c, by_table as crc32c_by_table};
 pub use commit::{Checkpoint, Sealed, View};
 pub use content::{Fill, Mapping, Progress};
 pub use directory::list::Sink;

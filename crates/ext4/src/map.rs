@@ -5,7 +5,6 @@
 
 use alloc::vec::Vec;
 
-use crate::checksum::crc32c;
 use crate::error::{Error, Result, buffer};
 use crate::field::{split, u16, u32};
 use crate::inode::Inode;
@@ -201,7 +200,7 @@ impl<S: Source + ?Sized> Builder<'_, S> {
         if let (Some(_), Some(seed)) = (depth, self.inode.seed) {
             let end = ENTRY * (room + 1);
             if end + 4 > node.len()
-                || crc32c(seed, &[node.get(..end).unwrap_or_default()]) != u32(node, end)
+                || seed.over(&[node.get(..end).unwrap_or_default()]) != u32(node, end)
             {
                 return Err(Error::Checksum("an extent tree"));
             }

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 
-use crate::checksum::crc32c;
+use crate::checksum::Seed;
 use crate::error::{Error, Result, buffer};
 use crate::field::{put, put_u16, put_u32, split, u16, u32};
 use crate::inode::{Inode, Time, sum};
@@ -67,7 +67,7 @@ pub struct Node {
     pub number: u32,
     pub raw: Vec<u8>,
     /// Seed of the checksums of its metadata.
-    pub seed: Option<u32>,
+    pub seed: Option<Seed>,
 }
 
 /// `chattr`'s flags that mean something without this crate's help: S, i, a, d, A, T.
@@ -235,7 +235,7 @@ impl Writer {
         let seed = self
             .volume
             .seed
-            .map(|seed| crc32c(seed, &[&number.to_le_bytes(), &generation.to_le_bytes()]));
+            .map(|seed| seed.then(&[&number.to_le_bytes(), &generation.to_le_bytes()]));
         Ok(Node { number, raw, seed })
     }
 

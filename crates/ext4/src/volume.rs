@@ -1,6 +1,6 @@
 //! The superblock: the kind of volume and the places of its parts.
 
-use crate::checksum::crc32c;
+use crate::checksum::{Crc32c, Seed, by_table};
 use crate::error::{Error, Result, buffer};
 use crate::field::{split, u8, u16, u32};
 use crate::journal::{self, Copies};
@@ -55,6 +55,12 @@ pub trait Source {
     /// Fills `into` from byte `offset` of the volume; [`Error::Io`] when that fails or is beyond
     /// the end.
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
+
+    /// The function that continues a CRC-32C over bytes, as Linux' `crc32c()`: a table's, unless
+    /// the processor has an instruction.
+    fn crc32c(&self) -> Crc32c {
+        by_table
+    }
 }
 
 /// A volume's bytes that can be written.
@@ -105,7 +111,7 @@ pub struct Volume {
     pub(crate) backups: Backups,
     pub(crate) file_types: bool,
     /// The seed of every metadata checksum, if the volume has them.
-    pub(crate) seed: Option<u32>,
+    pub(crate) seed: Option<Seed>,
     pub(crate) group_sum: GroupSum,
     /// Blocks that have a newer copy in the journal.
     pub(crate) copies: Copies,
@@ -136,12 +142,12 @@ impl Volume {
         }
         let mut raw = buffer(SUPERBLOCK.1)?;
         source.read(SUPERBLOCK.0, &mut raw)?;
-        let mut volume = Self::decode_superblock(&raw, size)?;
+        let mut volume = Self::decode_superblock(&raw, size, source.crc32c())?;
         if u32(&raw, 0x4c) >= 1 && u32(&raw, 0x60) & incompat::RECOVER != 0 {
             let copies = journal::read(&volume, source, u32(&raw, 0xe0))?;
             volume.copies = copies;
             volume.read(source, SUPERBLOCK.0, &mut raw)?;
-            let newer = Self::decode_superblock(&raw, size)?;
+            let newer = Self::decode_superblock(&raw, size, source.crc32c())?;
             if newer.block_shift != volume.block_shift {
                 return Err(Error::Corrupt("the superblock in the journal"));
             }
@@ -173,7 +179,7 @@ impl Volume {
         self.count_overhead(journal, u16(raw, 0xce))
     }
 
-    fn decode_superblock(raw: &[u8], size: u64) -> Result<Self> {
+    fn decode_superblock(raw: &[u8], size: u64, crc32c: Crc32c) -> Result<Self> {
         if u16(raw, 0x38) != MAGIC {
             return Err(Error::NotExt4);
         }
@@ -181,7 +187,7 @@ impl Volume {
         let feature = |at| if wide_features { u32(raw, at) } else { 0 };
         let (compatible, incompatible, read_only) = (feature(0x5c), feature(0x60), feature(0x64));
         check_features(incompatible)?;
-        let seed = check_sum(raw, incompatible, read_only)?;
+        let seed = check_sum(raw, incompatible, read_only, crc32c)?;
 
         let block_shift = decode_block_shift(raw)?;
         let block_size = 1u32 << block_shift;
@@ -314,7 +320,12 @@ fn check_features(incompatible: u32) -> Result<()> {
 }
 
 /// Verifies the superblock's own checksum and returns the seed of all others.
-fn check_sum(raw: &[u8], incompatible: u32, read_only: u32) -> Result<Option<u32>> {
+fn check_sum(
+    raw: &[u8],
+    incompatible: u32,
+    read_only: u32,
+    crc32c: Crc32c,
+) -> Result<Option<Seed>> {
     if read_only & ro_compat::METADATA_CSUM == 0 {
         return Ok(None);
     }
@@ -322,12 +333,13 @@ fn check_sum(raw: &[u8], incompatible: u32, read_only: u32) -> Result<Option<u32
         return Err(Error::Unsupported("a checksum other than crc32c"));
     }
     let body = raw.get(..0x3fc).unwrap_or_default();
-    if crc32c(!0, &[body]) != u32(raw, 0x3fc) {
+    let ones = Seed::new(!0, crc32c);
+    if ones.over(&[body]) != u32(raw, 0x3fc) {
         return Err(Error::Checksum("the superblock"));
     }
     Ok(Some(if incompatible & incompat::CSUM_SEED != 0 {
-        u32(raw, 0x270)
+        Seed::new(u32(raw, 0x270), crc32c)
     } else {
-        crc32c(!0, &[raw.get(0x68..0x78).unwrap_or_default()])
+        ones.then(&[raw.get(0x68..0x78).unwrap_or_default()])
     }))
 }

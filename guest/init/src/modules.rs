@@ -4,6 +4,7 @@
 //! writes it when it boots Debian's kernel. Hayate has no modules and no such file.
 
 use crate::Failure;
+use rustix::io::Errno;
 use rustix::system::finit_module;
 use std::fs::File;
 
@@ -18,7 +19,9 @@ pub fn load() -> Result<bool, Failure> {
         };
         let file = File::open(path).map_err(|error| fail(&error))?;
         match finit_module(&file, c"", 0) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Ok(()) | Err(Errno::EXIST) => {}
+            // A driver for hardware that this machine does not have.
+            Err(Errno::NODEV) => {}
             Err(error) => return Err(fail(&error)),
         }
     }

@@ -10,6 +10,7 @@
 //! A test is declared with [`ktest!`](crate::ktest) and fails by [`check!`](crate::check); a panic
 //! ends the machine as any kernel panic does.
 
+mod checksum;
 mod current;
 mod hash;
 mod large_pages;

@@ -33,6 +33,8 @@ pub struct Features {
     pub gigabyte_pages: bool,
     pub pcid: bool,
     pub rdrand: bool,
+    /// `crc32`, among others.
+    pub sse4_2: bool,
     pub rdseed: bool,
     /// `rep stosb/movsb` is fast.
     pub erms: bool,
@@ -63,6 +65,7 @@ static NONE: Features = Features {
     gigabyte_pages: false,
     pcid: false,
     rdrand: false,
+    sse4_2: false,
     rdseed: false,
     erms: false,
     hypervisor: false,
@@ -94,6 +97,7 @@ fn detect() -> Features {
         found.xsave = f.has_xsave();
         found.pcid = f.has_pcid();
         found.rdrand = f.has_rdrand();
+        found.sse4_2 = f.has_sse42();
         found.hypervisor = f.has_hypervisor();
     }
     if let Some(f) = cpuid.get_extended_feature_info() {

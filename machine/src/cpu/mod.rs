@@ -6,6 +6,7 @@
 
 mod bases;
 mod breakpoint;
+mod checksum;
 mod debug;
 mod descriptors;
 mod fault_code;
@@ -22,6 +23,7 @@ pub use bases::{
     USER_END, restore_user_bases, set_user_fs_base, set_user_gs_base, user_fs_base, user_gs_base,
 };
 pub use breakpoint::{PASS, has_breakpoint, set_breakpoint};
+pub use checksum::crc32c;
 pub use debug::{
     DebugRegisters, STEPPED, clear_debug_registers, load_debug_registers, take_debug_status,
 };

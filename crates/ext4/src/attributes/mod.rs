@@ -13,7 +13,6 @@ pub(crate) mod write;
 
 use alloc::vec::Vec;
 
-use crate::checksum::crc32c;
 use crate::error::{Error, Result, buffer};
 use crate::field::{u8, u16, u32};
 use crate::inode::Inode;
@@ -132,7 +131,7 @@ impl Volume {
         let Some(seed) = self.seed else { return Ok(()) };
         let part = |from: usize, to: usize| block.get(from..to).unwrap_or_default();
         let rest = part(SUM + 4, block.len());
-        let sum = crc32c(seed, &[&number.to_le_bytes(), part(0, SUM), &[0; 4], rest]);
+        let sum = seed.over(&[&number.to_le_bytes(), part(0, SUM), &[0; 4], rest]);
         if sum == u32(block, SUM) { Ok(()) } else { Err(Error::Checksum("an extended attribute")) }
     }
 

@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 
 use super::{CORRUPT, HEAD, IN_BLOCK, IN_INODE, MAGIC, SUM};
-use crate::checksum::crc32c;
+use crate::checksum::Seed;
 use crate::error::{Error, Result, buffer};
 use crate::field::{put, put_u8, put_u16, put_u32, u8, u16, u32};
 use crate::inode::Time;
@@ -269,10 +269,10 @@ impl Writer {
 }
 
 /// Makes the checksum of a block of attributes.
-fn seal(seed: Option<u32>, number: u64, block: &mut [u8]) {
+fn seal(seed: Option<Seed>, number: u64, block: &mut [u8]) {
     if let Some(seed) = seed {
         put_u32(block, SUM, 0);
-        put_u32(block, SUM, crc32c(seed, &[&number.to_le_bytes(), block]));
+        put_u32(block, SUM, seed.over(&[&number.to_le_bytes(), block]));
     }
 }
 

@@ -10,7 +10,7 @@
 use alloc::borrow::Cow;
 
 use super::{HEAD, TAIL, check_block, has_tail};
-use crate::checksum::crc32c;
+use crate::checksum::Seed;
 use crate::error::{Error, Result};
 use crate::field::{put, put_u8, put_u16, put_u32, u8, u16, u32};
 use crate::node::{Node, flag, kind};
@@ -433,12 +433,12 @@ impl Writer {
 }
 
 /// Makes the checksum of a leaf; the tail too.
-fn seal_leaf(seed: Option<u32>, block: &mut [u8]) {
+fn seal_leaf(seed: Option<Seed>, block: &mut [u8]) {
     let Some(seed) = seed else { return };
     let at = block.len().saturating_sub(TAIL);
     put_u32(block, at, 0);
     put_u16(block, at + 4, TAIL as u16);
     put_u16(block, at + 6, 0xde00);
-    let sum = crc32c(seed, &[block.get(..at).unwrap_or_default()]);
+    let sum = seed.over(&[block.get(..at).unwrap_or_default()]);
     put_u32(block, at + 8, sum);
 }

@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 use super::HEAD;
 use super::change::{CORRUPT, Found, NewEntry, Record, space, write_entry};
 use super::hash::Hasher;
-use crate::checksum::crc32c;
+use crate::checksum::Seed;
 use crate::error::{Error, Result, buffer, owned};
 use crate::field::{put, put_u8, put_u16, put_u32, u8, u16, u32};
 use crate::node::{Node, flag};
@@ -464,8 +464,8 @@ impl Writer {
 }
 
 /// The checksum of a node: over its entries and the tail's reserved field.
-pub(super) fn index_sum(seed: u32, block: &[u8], base: usize, count: usize, limit: usize) -> u32 {
+pub(super) fn index_sum(seed: Seed, block: &[u8], base: usize, count: usize, limit: usize) -> u32 {
     let entries = block.get(..base + count * ENTRY).unwrap_or_default();
     let tail = base + limit * ENTRY;
-    crc32c(seed, &[entries, block.get(tail..tail + 4).unwrap_or_default(), &[0; 4]])
+    seed.over(&[entries, block.get(tail..tail + 4).unwrap_or_default(), &[0; 4]])
 }

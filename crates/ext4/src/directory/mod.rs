@@ -12,7 +12,7 @@ pub(crate) mod hash;
 pub(crate) mod htree;
 pub(crate) mod list;
 
-use crate::checksum::crc32c;
+use crate::checksum::Seed;
 use crate::error::{Error, Result};
 use crate::field::{u8, u16, u32};
 use crate::inode::Inode;
@@ -75,7 +75,7 @@ impl Volume {
 }
 
 /// Verifies the checksum of a directory's block; `indexed` if the directory has an index.
-pub(crate) fn check_block(seed: Option<u32>, indexed: bool, block: &[u8]) -> Result<()> {
+pub(crate) fn check_block(seed: Option<Seed>, indexed: bool, block: &[u8]) -> Result<()> {
     let Some(seed) = seed else { return Ok(()) };
     let Some(at) = block.len().checked_sub(TAIL) else {
         return Err(Error::Corrupt("a directory"));
@@ -90,7 +90,7 @@ pub(crate) fn check_block(seed: Option<u32>, indexed: bool, block: &[u8]) -> Res
         }
         return Ok(());
     }
-    let sum = crc32c(seed, &[block.get(..at).unwrap_or_default()]);
+    let sum = seed.over(&[block.get(..at).unwrap_or_default()]);
     if has_tail(block) && sum != u32(block, at + 8) {
         return Err(Error::Checksum("a directory"));
     }

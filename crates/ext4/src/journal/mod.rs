@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::ops::Range;
 
-use crate::checksum::crc32c;
+use crate::checksum::{Seed, crc32c};
 use crate::error::{Error, Result, buffer};
 use crate::map::{Map, Run};
 use crate::volume::{Source, Volume};
@@ -107,7 +107,7 @@ struct Journal<'a, S: Source + ?Sized> {
     first: u32,
     end: u32,
     features: u32,
-    seed: u32,
+    seed: Seed,
 }
 
 /// One transaction: its number, tags and revoked blocks.
@@ -143,7 +143,9 @@ impl<'a, S: Source + ?Sized> Journal<'a, S> {
     ) -> Result<Option<(Journal<'a, S>, Vec<u8>)>> {
         let inode = volume.inode(source, number)?;
         let map = volume.map(source, &inode)?;
-        let mut journal = Journal { volume, source, map, first: 0, end: 0, features: 0, seed: 0 };
+        let ones = Seed::new(!0, source.crc32c());
+        let mut journal =
+            Journal { volume, source, map, first: 0, end: 0, features: 0, seed: ones };
         let raw = journal.block(0)?;
         if be32(&raw, 0) != MAGIC || !SUPERBLOCK.contains(&be32(&raw, 4)) {
             return Err(CORRUPT);
@@ -163,7 +165,7 @@ impl<'a, S: Source + ?Sized> Journal<'a, S> {
                 return Err(Error::Checksum("the journal's superblock"));
             }
         }
-        journal.seed = crc32c(!0, &[raw.get(0x30..0x40).unwrap_or_default()]);
+        journal.seed = ones.then(&[raw.get(0x30..0x40).unwrap_or_default()]);
         (journal.first, journal.end) = (be32(&raw, 0x14), be32(&raw, 0x10));
         let start = be32(&raw, 0x1c);
         if start == 0 {
@@ -206,20 +208,20 @@ impl<S: Source + ?Sized> Journal<'_, S> {
         }
         let end = raw.len().saturating_sub(4);
         let body = raw.get(..end).unwrap_or_default();
-        (body, crc32c(self.seed, &[body, &[0; 4]]) == be32(raw, end))
+        (body, self.seed.over(&[body, &[0; 4]]) == be32(raw, end))
     }
 
     /// Whether a commit block's checksum is right.
     fn commits(&self, raw: &[u8]) -> bool {
         let part = |from: usize, to: usize| raw.get(from..to).unwrap_or_default();
         let rest = part(0x14, raw.len());
-        !self.has_sums() || crc32c(self.seed, &[part(0, 0x10), &[0; 4], rest]) == be32(raw, 0x10)
+        !self.has_sums() || self.seed.over(&[part(0, 0x10), &[0; 4], rest]) == be32(raw, 0x10)
     }
 
     /// Whether `block`, the bytes of a copy, has the checksum of its tag.
     fn is_good(&self, copy: &Copy, block: &[u8]) -> bool {
         let (number, expected) = copy.sum;
-        let sum = crc32c(self.seed, &[&number.to_be_bytes(), block]);
+        let sum = self.seed.over(&[&number.to_be_bytes(), block]);
         match self.features & (incompat::CSUM_V2 | incompat::CSUM_V3) {
             0 => true,
             incompat::CSUM_V2 => sum & 0xffff == expected,

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use super::{
     COMMIT, DESCRIPTOR, ESCAPED, LAST, MAGIC, REVOCATION, SAME_UUID, SUPERBLOCK, be32, incompat,
 };
-use crate::checksum::crc32c;
+use crate::checksum::{Seed, crc32c};
 use crate::error::{Error, Result, buffer};
 use crate::field::put;
 use crate::map::{Map, Run};
@@ -86,7 +86,7 @@ pub struct Layout {
     first: u32,
     end: u32,
     features: u32,
-    seed: u32,
+    seed: Seed,
     /// The journal's superblock.
     raw: Vec<u8>,
 }
@@ -165,7 +165,8 @@ impl Log {
         if format.metadata_sums {
             put(&mut raw, 0x50, &[CRC32C]);
         }
-        let seed = crc32c(!0, &[raw.get(0x30..0x40).unwrap_or_default()]);
+        let seed = Seed::new(!0, device.crc32c());
+        let seed = seed.then(&[raw.get(0x30..0x40).unwrap_or_default()]);
         let sequence = be32(&raw, 0x18).wrapping_add(1);
         let block_shift = volume.block_shift;
         let layout = Layout { map, block_shift, first, end, features, seed, raw };
@@ -295,7 +296,7 @@ impl Layout {
         if self.has_sums() {
             let end = block.len() - 4;
             put(block, end, &[0; 4]);
-            let sum = crc32c(self.seed, &[block]);
+            let sum = self.seed.over(&[block]);
             put(block, end, &sum.to_be_bytes());
         }
     }
@@ -314,8 +315,8 @@ impl Layout {
         if self.has_sums() {
             put(tag, 4, &flags.to_be_bytes());
             put(tag, 8, &high);
-            let sum = crc32c(self.seed, &[&number.to_be_bytes()]);
-            put(tag, 12, &crc32c(sum, &parts(entry)).to_be_bytes());
+            let seed = self.seed.then(&[&number.to_be_bytes()]);
+            put(tag, 12, &seed.over(&parts(entry)).to_be_bytes());
         } else {
             put(tag, 6, &(flags as u16).to_be_bytes());
             if self.is_wide() {
@@ -403,7 +404,7 @@ impl Output<'_> {
         put(control, 0x30, &transaction.time.seconds.to_be_bytes());
         put(control, 0x38, &transaction.time.nanoseconds.to_be_bytes());
         if self.layout.has_sums() {
-            let sum = crc32c(self.layout.seed, &[control]);
+            let sum = self.layout.seed.over(&[control]);
             put(control, 0x10, &sum.to_be_bytes());
         }
         self.block(&[control])

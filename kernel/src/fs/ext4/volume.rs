@@ -4,8 +4,8 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
-use hayate_ext4::{Error, Inode, Map, ROOT, Source, Volume};
-use hayate_machine::warn;
+use hayate_ext4::{Crc32c, Error, Inode, Map, ROOT, Source, Volume, crc32c_by_table};
+use hayate_machine::{cpu, warn};
 
 use crate::fs::disk::{Claim, Disk};
 
@@ -126,4 +126,13 @@ impl Source for Metadata<'_> {
             _ => Error::Io,
         })
     }
+
+    fn crc32c(&self) -> Crc32c {
+        crc32c()
+    }
+}
+
+/// The function that continues a CRC-32C: by the processor's instruction, if it has one.
+pub fn crc32c() -> Crc32c {
+    cpu::crc32c().unwrap_or(crc32c_by_table)
 }

@@ -14,11 +14,12 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use hayate_abi::Errno;
-use hayate_ext4::{Device, Error, Result, Source};
+use hayate_ext4::{Crc32c, Device, Error, Result, Source};
 use hayate_machine::frames::Frame;
 
 use crate::drivers::block::{SECTOR, Segment};
 use crate::fs::disk::Disk;
+use crate::fs::ext4::volume::crc32c;
 use crate::reclaim;
 use crate::reclaim::growth::Grow;
 use crate::schedule::Mutex;
@@ -103,6 +104,10 @@ impl Source for DiskDevice {
             self.submit(&mut self.waiting.lock())?;
         }
         self.disk.read(offset, into).map_err(failed)
+    }
+
+    fn crc32c(&self) -> Crc32c {
+        crc32c()
     }
 }
 
