@@ -1,4 +1,5 @@
 """What programs do with files on a disk: executed in a machine by file_systems.rs."""
+import ctypes
 import errno
 import mmap
 import os
@@ -209,7 +210,43 @@ def full():
 # A remount, and a file system in use.
 
 
+def resident(path):
+    """Returns for each page of a file whether it is in the page cache."""
+    size = os.path.getsize(path)
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), size) as memory:
+        first = ctypes.c_char.from_buffer(memory)
+        address = ctypes.c_void_p(ctypes.addressof(first))
+        pages = (ctypes.c_ubyte * (size // PAGE))()
+        done = ctypes.CDLL(None).mincore(address, ctypes.c_size_t(size), pages)
+        del first
+        assert done == 0
+        return [page & 1 for page in pages]
+
+
+def let_go():
+    """Pages that a program does not need any more leave the page cache."""
+    path = f"{HERE}/unneeded"
+    data = bytearray(pattern(1, 16 * PAGE))
+    write(path, data, sync=True)
+    assert resident(path) == [1] * 16
+    fd = os.open(path, os.O_RDWR)
+    # Pages of which a part is needed stay.
+    os.posix_fadvise(fd, PAGE + 1, 8 * PAGE, os.POSIX_FADV_DONTNEED)
+    assert resident(path) == [1] * 2 + [0] * 7 + [1] * 7
+    data[:7] = b"changed"
+    os.pwrite(fd, b"changed", 0)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    assert resident(path)[1:] == [0] * 15
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    assert resident(path) == [0] * 16
+    assert os.pread(fd, 16 * PAGE, 0) == data
+    os.close(fd)
+    os.unlink(path)
+
+
 def busy():
+    let_go()
     mount = "mount -o remount,{} /d"
     fd = os.open(f"{HERE}/file", os.O_RDWR | os.O_CREAT)
     os.write(fd, b"before")

@@ -293,9 +293,21 @@ impl PageCache {
             return 0;
         }
         let Some(mut pages) = self.pages.try_lock() else { return 0 };
-        let dropped = pages.remove_unused(most);
+        let dropped = pages.remove_unused(0, u64::MAX, most);
         drop(pages);
         dropped.len()
+    }
+
+    /// Drops the pages `first..=last` that can be read again and have no other user.
+    pub fn let_go(&self, first: u64, last: u64) {
+        /// So many at once, because the others wait for the lock.
+        const AT_ONCE: usize = 1024;
+        while !self.is_memory() {
+            let dropped = self.pages.lock().remove_unused(first, last, AT_ONCE);
+            if dropped.len() < AT_ONCE {
+                return;
+            }
+        }
     }
 }
 

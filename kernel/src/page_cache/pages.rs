@@ -366,14 +366,19 @@ impl Pages {
         (removed, all)
     }
 
-    /// Takes out up to `most` pages without other users that the source has.
-    pub fn remove_unused(&mut self, most: usize) -> Vec<Frame> {
+    /// Takes out up to `most` of the pages `first..=last` that the source has and that have no
+    /// other users.
+    pub fn remove_unused(&mut self, first: u64, last: u64, most: usize) -> Vec<Frame> {
         let mut removed: Vec<Frame> = Vec::new();
-        for chunk in core::iter::once(&mut self.first).chain(self.others.values_mut()) {
+        let own = core::iter::once((0, &mut self.first));
+        let others = self.others.iter_mut().map(|(number, chunk)| (*number, chunk));
+        let within = first / CHUNK..=last / CHUNK;
+        for (number, chunk) in own.chain(others).filter(|(number, _)| within.contains(number)) {
             let kept = chunk.dirty | chunk.writing;
             for (at, slot) in chunk.pages.iter_mut().enumerate() {
                 if removed.len() < most
                     && kept & (1 << at) == 0
+                    && (first..=last).contains(&(number * CHUNK + at as u64))
                     && slot.as_ref().is_some_and(Frame::is_unique)
                     && removed.make_room(1).is_ok()
                 {

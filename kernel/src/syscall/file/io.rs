@@ -425,7 +425,7 @@ pub fn readahead(fd: i32, offset: i64, count: usize) -> Result<()> {
 }
 
 /// `posix_fadvise(2)`: advice about sequential use has no effect here; pages that will be needed
-/// are read.
+/// are read, and those that will not be are dropped, but for changed and mapped ones.
 pub fn fadvise64(fd: i32, offset: i64, length: usize, advice: i32) -> Result<()> {
     let file = open_file(fd)?;
     if file.inode().attributes().kind == FileKind::Fifo {
@@ -435,12 +435,25 @@ pub fn fadvise64(fd: i32, offset: i64, length: usize, advice: i32) -> Result<()>
         return Err(Errno::EINVAL);
     }
     const POSIX_FADV_WILLNEED: i32 = 3;
-    if advice == POSIX_FADV_WILLNEED
-        && let Some(page_cache) = file.inode().page_cache()
-        && let Ok(offset) = u64::try_from(offset)
-    {
-        let pages = if length == 0 { 512 } else { (length as u64).div_ceil(4096).min(512) };
-        read_ahead::ask_all(&page_cache, offset / 4096, pages);
+    const POSIX_FADV_DONTNEED: i32 = 4;
+    let Some(page_cache) = file.inode().page_cache() else { return Ok(()) };
+    let Ok(offset) = u64::try_from(offset) else { return Ok(()) };
+    match advice {
+        POSIX_FADV_WILLNEED => {
+            let pages = if length == 0 { 512 } else { (length as u64).div_ceil(4096).min(512) };
+            read_ahead::ask_all(&page_cache, offset / 4096, pages);
+        }
+        POSIX_FADV_DONTNEED => {
+            // Parts of pages stay, unless it is the last one up to the file's end (Linux 6.1,
+            // mm/fadvise.c, `generic_fadvise`).
+            let end = if length == 0 { u64::MAX } else { offset.saturating_add(length as u64) };
+            let end = if end >= page_cache.size() { u64::MAX } else { end / 4096 };
+            let first = offset.div_ceil(4096);
+            if first < end {
+                page_cache.let_go(first, end - 1);
+            }
+        }
+        _ => {}
     }
     Ok(())
 }
