@@ -30,5 +30,5 @@ pub mod progress;
 pub mod run;
 pub mod snapshots;
 pub mod test;
-mod tool;
+pub mod tool;
 pub mod vmm;

@@ -9,7 +9,8 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use containerd_shim::protos::api::Mount;
-use hayate_container_plan::{PLAN, ROOT, SOURCES};
+use hayate_container_plan::interface::Interface;
+use hayate_container_plan::{INTERFACE, PLAN, ROOT, SOURCES};
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind_recursive, mount_change, unmount};
 use rustix::mount::{MountPropagationFlags, mount_remount};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
@@ -130,6 +131,12 @@ impl Folder {
     /// Writes a plan; returns its name.
     pub fn plan(&self, name: &str, plan: &hayate_container_plan::Plan) -> Result<()> {
         std::fs::write(self.path.join(name), plan.encode()).context("cannot write the plan")
+    }
+
+    /// Writes what the guest is told of the pod's interface.
+    pub fn interface(&self, interface: &Interface) -> Result<()> {
+        let path = self.path.join(INTERFACE);
+        std::fs::write(path, interface.encode()).context("cannot write about the network")
     }
 
     /// The name of the plan of a further program.

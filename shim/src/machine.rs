@@ -2,10 +2,11 @@
 //!
 //! A thread of its own runs the session (`hayate_cli::guest::session`), which starts QEMU and
 //! decides when it is over; QEMU dies with that thread, and so with this process. The thread enters
-//! the network namespace of the pod before, so that QEMU's own network speaks from there.
+//! the network namespace of the pod before: QEMU's interface lies there ([`crate::network`]).
 
 use crate::library::Library;
 use crate::link::{Link, link};
+use crate::network::TAP;
 use crate::spec::{Network, Size};
 use anyhow::{Context, Result, anyhow};
 use hayate_cli::arguments::network::{Net, Network as Device};
@@ -41,6 +42,8 @@ pub struct Machine {
     pub pid: u32,
     /// Its size.
     pub size: Size,
+    /// Whether it has an interface in the namespace of its pod.
+    pub has_tap: bool,
     events: Sender<Event>,
     monitor: Mutex<Option<Monitor>>,
     monitors: Mutex<Receiver<Monitor>>,
@@ -69,7 +72,8 @@ impl Machine {
         let mut shared = OsString::from(wanted.folder);
         shared.push(format!(":{POD}"));
         let volume = qemu.volume(0, Volume::of(&shared)?);
-        let job = job(&wanted, volume, qemu.network());
+        let told = if has_tap(wanted.network) { None } else { qemu.network() };
+        let job = job(&wanted, volume, told);
         let programs = [library.container()];
         let temporary = std::env::temp_dir();
         let initramfs =
@@ -115,6 +119,7 @@ impl Machine {
             link,
             pid,
             size: wanted.size,
+            has_tap: has_tap(wanted.network),
             events: events.events,
             monitor: Mutex::default(),
             monitors: Mutex::new(monitor),
@@ -155,6 +160,12 @@ impl Machine {
     }
 }
 
+/// Whether a machine has an interface in the namespace of its pod. In the host's own it speaks as an
+/// ordinary program, as it does where the host's kernel has no such interfaces.
+fn has_tap(network: &Network) -> bool {
+    *network != Network::Host && Path::new("/dev/net/tun").exists()
+}
+
 fn options(wanted: &Wanted) -> Options {
     Options {
         cpus: wanted.size.cpus,
@@ -164,7 +175,10 @@ fn options(wanted: &Wanted) -> Options {
         aslr: None,
         deterministic: false,
         nvm: None,
-        network: Device::of(Net::User),
+        network: Device::of(match has_tap(wanted.network) {
+            true => Net::OwnTap(TAP.into()),
+            false => Net::User,
+        }),
         append: Vec::new(),
         qemu: Vec::new(),
         kernel: None,

@@ -35,6 +35,7 @@ mod library;
 mod link;
 mod logger;
 mod machine;
+mod network;
 mod pod;
 mod program;
 mod service;

@@ -3,6 +3,7 @@
 use crate::folder::Folder;
 use crate::hooks::Hooks;
 use crate::machine::Machine;
+use crate::network::{self, Joined};
 use crate::program::{Handle, Running, ask};
 use crate::stdio::Stdio;
 use containerd_shim::event::Event;
@@ -17,6 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{OnceCell, watch};
+
+/// The guest's program.
+pub const GUEST: &str = "/run/hayate/bin/container";
 
 type Result<T> = std::result::Result<T, Error>;
 
@@ -195,6 +199,8 @@ impl Task {
 pub struct Pod {
     /// Its machine, once there was a container.
     pub machine: OnceCell<Arc<Machine>>,
+    /// The pod's interface, once there was one. The lock is held while it is looked for.
+    joined: tokio::sync::Mutex<Option<Joined>>,
     /// containerd's namespace.
     pub namespace: String,
     publisher: RemotePublisher,
@@ -207,6 +213,7 @@ impl Pod {
     pub fn new(namespace: String, publisher: RemotePublisher) -> Pod {
         Pod {
             machine: OnceCell::new(),
+            joined: tokio::sync::Mutex::default(),
             namespace,
             publisher,
             tasks: Mutex::default(),
@@ -218,6 +225,29 @@ impl Pod {
     /// the host's.
     pub fn pid(&self) -> u32 {
         self.machine.get().map_or(0, |machine| machine.pid)
+    }
+
+    /// Joins the machine with the pod's interface, if there is one and it was not yet done.
+    pub async fn join(&self, machine: &Machine, task: &Task) -> anyhow::Result<()> {
+        let mut joined = self.joined.lock().await;
+        if joined.is_some() || !machine.has_tap {
+            return Ok(());
+        }
+        let pid = machine.pid;
+        let found = tokio::task::spawn_blocking(move || network::join(pid)).await??;
+        let Some((pod, interface)) = found else { return Ok(()) };
+        // From here on the namespace itself gets no frame: it is left again at the pod's end.
+        *joined = Some(pod);
+        task.folder.interface(&interface)?;
+        let told = ask(&machine.link, &[GUEST, "join", &task.id]).await;
+        told.map(drop).map_err(anyhow::Error::msg)
+    }
+
+    /// Gives the interface back, at the end.
+    pub async fn leave(&self) {
+        if let Some(joined) = self.joined.lock().await.take() {
+            let _ = tokio::task::spawn_blocking(move || joined.leave()).await;
+        }
     }
 
     /// Finds a container.
@@ -288,7 +318,7 @@ impl Pod {
         let status = running.finish().await;
         let at = now();
         if program.exec.is_empty() {
-            let words = ["/run/hayate/bin/container", "end", &task.id];
+            let words = [GUEST, "end", &task.id];
             if let Err(text) = ask(&machine.link, &words).await
                 && !machine.is_over()
             {

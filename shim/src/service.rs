@@ -6,7 +6,7 @@
 use crate::folder::{self, Folder};
 use crate::hooks;
 use crate::machine::{self, Machine};
-use crate::pod::{Exit, Pod, Program, Stage, Task as Container, now};
+use crate::pod::{Exit, GUEST, Pod, Program, Stage, Task as Container, now};
 use crate::program::{self, KILLED, ask};
 use crate::spec;
 use crate::stdio::Stdio;
@@ -27,8 +27,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The guest's program.
-const GUEST: &str = "/run/hayate/bin/container";
 /// How long QEMU may take to end at the pod's end.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -196,6 +194,12 @@ impl Service {
     async fn run(&self, container: Arc<Container>, program: Arc<Program>) -> Result<u32> {
         program.begin()?;
         let machine = self.machine()?;
+        if program.exec.is_empty()
+            && let Err(error) = self.pod.join(&machine, &container).await
+        {
+            program.finish(Exit { status: 127, at: now() });
+            return Err(failed(error.context("cannot join the network of the pod")));
+        }
         let plan = Folder::plan_of(&program.exec);
         let words = match &program.exec[..] {
             "" => vec![GUEST, "run", &container.id],
@@ -546,6 +550,7 @@ impl Task for Service {
                 machine.end();
                 let _ = tokio::time::timeout(GRACE, machine.ended()).await;
             }
+            self.pod.leave().await;
             // By its address: the bundle, where it is written, may be gone before this process is.
             let _ = std::fs::remove_file(path_of(&self.socket));
             self.exit.signal();

@@ -99,6 +99,9 @@ pub enum Net {
     Passt,
     /// An interface of the host.
     Tap(String),
+    /// An interface of this name that QEMU makes where it runs, and that goes with it. No option
+    /// asks for it: the shim of containerd does.
+    OwnTap(String),
     /// Another machine, which connects here.
     Listen(SocketAddrV4),
     /// Another machine, which listens there.

@@ -153,6 +153,7 @@ impl Link {
                 };
                 format!("tap,id=net,ifname={name},script=no,downscript=no{queues}")
             }
+            Net::OwnTap(name) => format!("tap,id=net,ifname={name},script=no,downscript=no"),
             Net::Listen(place) => format!("socket,id=net,listen={place}"),
             Net::Connect(place) => format!("socket,id=net,connect={place}"),
             Net::Multicast(place) => format!("socket,id=net,mcast={place}"),

@@ -178,9 +178,11 @@ pub fn choose_network(machine: &mut Machine, snapshot: &str, has_device: bool) -
             format!("the snapshot {snapshot} has a network device: leave --net none out")
         }
         (_, false) => format!("the snapshot {snapshot} was made with --net none: leave --net out"),
-        (Net::Tap(_) | Net::Pair, true) => "--net tap and --net pair need a machine that boots: \
+        (Net::Tap(_) | Net::OwnTap(_) | Net::Pair, true) => {
+            "--net tap and --net pair need a machine that boots: \
                                             QEMU's device has other features there"
-            .to_string(),
+                .to_string()
+        }
     };
     Err(Failure::error(USAGE, text))
 }

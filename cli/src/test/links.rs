@@ -207,7 +207,8 @@ impl Drop for Tap {
     }
 }
 
-fn ip(words: &[&str]) -> Result<()> {
+/// Runs ip(8).
+pub fn ip(words: &[&str]) -> Result<()> {
     tool::run(tool::command("ip")?.args(words)).map(drop)
 }
 

@@ -1,5 +1,5 @@
-//! The interface of a pod's network namespace: the shim finds out its properties, and the guest gives
-//! them to its own.
+//! The interface of a pod's network namespace: the shim finds out its properties, and the guest
+//! gives them to its own.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

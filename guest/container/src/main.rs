@@ -2,6 +2,7 @@
 //!
 //! | words | does |
 //! |---|---|
+//! | `join ID` | gives the machine's interface what that of `/pod/ID/interface` has |
 //! | `run ID` | makes the container of the plan in `/pod/ID`, and becomes its first program |
 //! | `exec ID PLAN` | enters the container, and becomes the program of a further plan |
 //! | `signal ID SIGNAL [PID]` | signals the first program, or that one of the container's |
@@ -29,9 +30,11 @@
 
 mod identity;
 mod members;
+mod network;
 mod root;
 
-use hayate_container_plan::{PLAN, POD, Plan};
+use hayate_container_plan::interface::Interface;
+use hayate_container_plan::{INTERFACE, PLAN, POD, Plan};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{chroot, fchdir};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (becomes, result) = match words[..] {
+        ["join", id] => (false, join(id)),
         ["run", id] => (true, run(id)),
         ["exec", id, plan] => (true, exec(id, plan)),
         ["signal", id, signal] => (false, members::signal(id, signal, None)),
@@ -96,10 +100,18 @@ fn main() -> ExitCode {
     ExitCode::from(125)
 }
 
-fn plan(id: &str, name: &str) -> Result<Plan, Failure> {
+fn note(id: &str, name: &str) -> Result<Vec<u8>, Failure> {
     let path = Path::new(POD).join(id).join(name);
-    let bytes = std::fs::read(&path).during(format!("cannot read {}", path.display()))?;
-    Ok(Plan::decode(&bytes)?)
+    std::fs::read(&path).during(format!("cannot read {}", path.display()))
+}
+
+fn plan(id: &str, name: &str) -> Result<Plan, Failure> {
+    Ok(Plan::decode(&note(id, name)?)?)
+}
+
+/// Takes the machine's place in the network of its pod.
+fn join(id: &str) -> Result<(), Failure> {
+    network::take(&Interface::decode(&note(id, INTERFACE)?)?)
 }
 
 /// Makes a container and becomes its first program.

@@ -112,18 +112,25 @@ pub fn change(command: u32, index: u32, value: &[u8]) -> Result<()> {
     }
 }
 
-/// Gives an interface another hardware address, whether or not it is up: virtio's device has
-/// IFF_LIVE_ADDR_CHANGE on Linux (`dev_set_mac_address`, `virtnet_set_mac_address`).
+/// Gives an interface the hardware address of a `struct sockaddr`.
 fn set_hardware(index: u32, value: &[u8]) -> Result<()> {
     let config = config::current();
     let interface = config.interface(index).ok_or(Errno::ENODEV)?;
-    // struct sockaddr: the type of the hardware, the address.
+    // The type of the hardware, the address.
     let (kind, address) = value.split_first_chunk().ok_or(Errno::EINVAL)?;
     if u16::from_ne_bytes(*kind) != interface.hardware_type() {
         return Err(Errno::EINVAL);
     }
+    give_hardware(interface, *address.first_chunk().ok_or(Errno::EINVAL)?)
+}
+
+/// Gives an interface another hardware address, whether or not it is up: virtio's device has
+/// IFF_LIVE_ADDR_CHANGE on Linux (`dev_set_mac_address`, `virtnet_set_mac_address`).
+///
+/// # Errors
+/// `EOPNOTSUPP`: it has no device; those of the device.
+pub fn give_hardware(interface: &Interface, address: [u8; 6]) -> Result<()> {
     let device = interface.device.as_ref().ok_or(Errno::EOPNOTSUPP)?;
-    let address = *address.first_chunk().ok_or(Errno::EINVAL)?;
     device.set_mac(address)?;
     interface.hardware.store(Interface::word_of(address), Ordering::Relaxed);
     Ok(())

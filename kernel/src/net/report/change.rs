@@ -9,6 +9,7 @@ use hayate_netlink::route::route::{kind, table};
 use hayate_netlink::route::{Address as Own, Route, address};
 
 use super::super::config::{self, Config, LocalAddress, flag};
+use super::super::configure::give_hardware;
 use super::super::netlink::provider::{Making, NetworkChange};
 use super::super::netlink::route;
 use super::super::packet_socket::tap;
@@ -24,8 +25,12 @@ const KERNEL: u8 = 2;
 pub(super) fn carry_out(change: NetworkChange) -> Result<()> {
     match change {
         NetworkChange::Link { index, flags, mask, mtu, hardware, queue_length, name } => {
-            if hardware.is_some() || queue_length.is_some() || name.is_some() {
+            if queue_length.is_some() || name.is_some() {
                 return Err(Errno::EOPNOTSUPP);
+            }
+            if let Some(address) = hardware {
+                let config = config::current();
+                give_hardware(config.interface(index).ok_or(Errno::ENODEV)?, address)?;
             }
             set_link(index, flags, mask, mtu)
         }
