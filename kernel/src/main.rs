@@ -184,6 +184,7 @@ fn threaded() {
         credentials: || process::current().credentials(),
         identity: || process::current().identity(),
         process: || process::try_current().map_or(0, |thread| thread.process().id()),
+        shown_process: process::visible::shown,
         limit: |resource| process::current().process().limit(resource),
         read_from_device: |bytes| {
             if let Some(thread) = process::try_current() {

@@ -970,6 +970,97 @@ TEST(objects_have_owners_with_numbers) {
     OK(semctl(set, 0, IPC_RMID));
 }
 
+/* Mounts a procfs as the init of a new PID namespace; the error, or 0. */
+static int mount_own_proc(void) {
+    OK(unshare(CLONE_NEWPID));
+    pid_t init = FORK();
+    if (init == 0) {
+        CHECK_EQ(getpid(), 1);
+        _exit(mount("proc", "/proc", "proc", 0, NULL) == -1 ? errno : 0);
+    }
+    int status = WAIT(init);
+    CHECK(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+TEST(users_have_pid_namespaces_and_mount_their_procfs) {
+    needs_root();
+    pid_t outer = getpid();
+    int outside = open_of(outer, "pid");
+    IN_CHILD({
+        become_root_inside();
+        ERR(setns_(outside, CLONE_NEWPID), EPERM);
+        OK(unshare(CLONE_NEWNS));
+        /* The numbers that it would show are not theirs. */
+        ERR(mount("proc", "/proc", "proc", 0, NULL), EPERM);
+        OK(unshare(CLONE_NEWPID));
+        pid_t init = FORK();
+        if (init == 0) {
+            CHECK_EQ(getpid(), 1);
+            OK(mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL));
+            char text[64];
+            text[OK(readlink("/proc/self", text, sizeof text - 1))] = 0;
+            CHECK_STR(text, "1");
+            snprintf(text, sizeof text, "/proc/%d/stat", outer);
+            ERR(access(text, F_OK), ENOENT);
+            ERR(kill(outer, 0), ESRCH);
+            struct stat own;
+            struct stat owner;
+            OK(stat("/proc/self/ns/user", &own));
+            int pids = open_of(1, "pid");
+            OK(fstat(OK(ioctl(pids, NS_GET_USERNS)), &owner));
+            CHECK_EQ(own.st_ino, owner.st_ino);
+            ERR(setns_(outside, CLONE_NEWPID), EPERM);
+            _exit(0);
+        }
+        EXITS(init, 0);
+    });
+    IN_CHILD({
+        become_root_inside();
+        long init = OK(clone_(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | SIGCHLD));
+        if (init == 0) {
+            CHECK_EQ(getpid(), 1);
+            OK(mount("proc", "/proc", "proc", 0, NULL));
+            _exit(0);
+        }
+        EXITS((pid_t)init, 0);
+    });
+}
+
+TEST(a_procfs_of_users_shows_nothing_that_is_hidden) {
+    needs_root();
+    PUT("empty", "");
+    IN_CHILD({
+        OK(unshare(CLONE_NEWNS));
+        OK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+        OK(mount("empty", "/proc/meminfo", NULL, MS_BIND, NULL));
+        IN_CHILD({ /* root hides what it likes from itself */
+            OK(unshare(CLONE_NEWNS));
+            CHECK_EQ(mount_own_proc(), 0);
+        });
+        IN_CHILD({
+            become_root_inside();
+            OK(unshare(CLONE_NEWNS));
+            CHECK_EQ(mount_own_proc(), EPERM);
+        });
+        /* Its own mounts hide nothing from it. */
+        OK(umount2("/proc/meminfo", 0));
+        become_root_inside();
+        OK(unshare(CLONE_NEWNS));
+        OK(mount("tmpfs", "/proc/sys", "tmpfs", 0, NULL));
+        CHECK_EQ(mount_own_proc(), 0);
+    });
+    IN_CHILD({
+        OK(unshare(CLONE_NEWNS));
+        OK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
+        OK(umount2("/proc", MNT_DETACH));
+        BECOME(USER, USER);
+        OK(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0));
+        OK(unshare(CLONE_NEWUSER | CLONE_NEWNS));
+        CHECK_EQ(mount_own_proc(), EPERM);
+    });
+}
+
 TEST(namespaces_come_and_go_at_once) {
     needs_root();
     pid_t children[4];

@@ -229,6 +229,7 @@ pub const SANDBOXES: Recipe = Recipe {
         "hostname",
         "libc-bin",
         "mount",
+        "procps",
         "util-linux",
         MERGED,
     ],

@@ -37,8 +37,15 @@ const CIRCLES: [(&[&str], &str); 2] = [
          as in Linux's fs.h",
     ),
     (
-        &["process::record", "process::thread"],
-        "a process lists its threads, and a thread holds its process",
+        &[
+            "process::namespaces",
+            "process::pid_namespace",
+            "process::pids",
+            "process::record",
+            "process::thread",
+        ],
+        "a process lists its threads, and a thread holds its process; a process is in a PID \
+         namespace, which has an init, and the numbers of a thread come from there",
     ),
 ];
 

@@ -9,9 +9,10 @@ use crate::arguments::Test;
 use crate::image::default;
 use anyhow::Result;
 
-const CHECKS: [(&str, Check); 3] = [
+const CHECKS: [(&str, Check); 4] = [
     ("unshare_maps_the_user", |hayate| check(hayate, "unshare")),
     ("unshare_mounts_memory", |hayate| check(hayate, "mounts")),
+    ("unshare_numbers_processes", |hayate| check(hayate, "processes")),
     ("bubblewrap_keeps_a_program_in", |hayate| check(hayate, "bubblewrap")),
 ];
 

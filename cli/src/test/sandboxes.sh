@@ -21,6 +21,13 @@ user() {
     setpriv --reuid 1000 --regid 1000 --clear-groups "$@"
 }
 
+# words COMMAND...: prints what it prints, with single spaces.
+words() {
+    # The words are meant to be split.
+    # shellcheck disable=SC2005,SC2046
+    echo $("$@")
+}
+
 mkdir -p /tmp && chmod 1777 /tmp && cd /tmp || exit 1
 export HOME=/tmp LC_ALL=C
 
@@ -53,6 +60,22 @@ mounts)
         mount -t tmpfs none /mnt; echo > /mnt/f' || fail "the root was not changed"
     [ ! -e /mnt/f ] || fail "it is outside"
     ;;
+processes)
+    is 1 unshare -pf sh -c 'echo $$'
+    is 1 user unshare -Urpf sh -c 'echo $$'
+    is '1 ps' words user unshare -Urpf --mount-proc ps axo pid=,comm=
+    is '1 0 sh' words user unshare -Urpf --mount-proc sh -c 'ps -o pid=,ppid=,comm= -p 1; :'
+    is '1 2' user unshare -Urpf --mount-proc sh -c 'sh -c "echo \$PPID \$\$"; :'
+    is 1 words user unshare -Urpf --mount-proc readlink /proc/self
+    user unshare -Urpf sh -c 'kill -0 2 || kill -9 1' 2> /dev/null || fail "number 1 was ended"
+    # All that began inside ends with the first.
+    unshare -pf sh -c 'sleep 1000 & sleep 1001 &'
+    pgrep -x sleep && fail "something lives on"
+    unshare -pf --kill-child sh -c 'sleep 1002; :' &
+    until pgrep -x sleep > /dev/null; do :; done
+    kill -9 $!
+    while pgrep -x sleep > /dev/null; do :; done
+    ;;
 bubblewrap)
     sandbox='bwrap --ro-bind / / --unshare-user --unshare-uts --unshare-ipc'
     is 'uid=0(root) gid=0(root) groups=0(root)' $sandbox -- id
@@ -64,6 +87,15 @@ bubblewrap)
     is 'CapEff:	0000000000000000' user $sandbox -- grep CapEff /proc/self/status
     is yes user $sandbox --bind /tmp /tmp -- sh -c 'echo yes > /tmp/written; cat /tmp/written'
     [ "$(cat /tmp/written)" = yes ] || fail "a file was not written"
+    sandbox="$sandbox --unshare-pid --proc /proc"
+    is 2 user $sandbox -- sh -c 'echo $$'
+    is '1 2' words user $sandbox -- sh -c 'ps axo pid= | head -2'
+    is bwrap user $sandbox -- ps -o comm= -p 1
+    is yes user $sandbox --as-pid-1 -- sh -c '[ $$ = 1 ] && echo yes'
+    user $sandbox -- sh -c 'kill -9 1; ls /proc/self/ns' > /dev/null || fail "the init was ended"
+    user $sandbox --die-with-parent -- sh -c 'sleep 1003 & exit 3'
+    [ $? = 3 ] || fail "another status"
+    while pgrep -x sleep > /dev/null; do :; done
     ;;
 *)
     fail "no check $1"

@@ -9,10 +9,14 @@ use crate::{OutOfMemory, Result, append};
 /// The values that a pattern may refer to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts<'a> {
-    /// The process (`%p`, `%P`).
+    /// The process, in its PID namespace (`%p`).
     pub process: u32,
-    /// The thread that caused its end (`%i`, `%I`).
+    /// The thread that caused its end, likewise (`%i`).
     pub thread: u32,
+    /// The process, in the first PID namespace (`%P`).
+    pub first_process: u32,
+    /// The thread, likewise (`%I`).
+    pub first_thread: u32,
     /// Its real user (`%u`).
     pub user: u32,
     /// Its real group (`%g`).
@@ -86,8 +90,9 @@ fn expand(pattern: &[u8], facts: &Facts<'_>, out: &mut Vec<u8>) -> Result<bool> 
                 has_number = true;
                 put(out, format_args!("{}", facts.process))?;
             }
-            Some(b'P') => put(out, format_args!("{}", facts.process))?,
-            Some(b'i' | b'I') => put(out, format_args!("{}", facts.thread))?,
+            Some(b'P') => put(out, format_args!("{}", facts.first_process))?,
+            Some(b'i') => put(out, format_args!("{}", facts.thread))?,
+            Some(b'I') => put(out, format_args!("{}", facts.first_thread))?,
             Some(b'u') => put(out, format_args!("{}", facts.user))?,
             Some(b'g') => put(out, format_args!("{}", facts.group))?,
             Some(b'd') => put(out, format_args!("{}", facts.dumpable))?,

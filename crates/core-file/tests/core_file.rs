@@ -6,6 +6,8 @@ use hayate_core_file::{image, notes};
 const FACTS: Facts<'static> = Facts {
     process: 10,
     thread: 11,
+    first_process: 20,
+    first_thread: 21,
     user: 12,
     group: 13,
     dumpable: 1,
@@ -28,7 +30,7 @@ fn file(pattern: &str, uses_pid: bool, facts: &Facts<'_>) -> String {
 #[test]
 fn letters_are_replaced() {
     let all = "%p %P %i %I %u %g %d %s %t %h %e %f %c %C %%";
-    assert_eq!(file(all, false, &FACTS), "10 10 11 11 12 13 1 6 15 host name program 16 3 %");
+    assert_eq!(file(all, false, &FACTS), "10 20 11 21 12 13 1 6 15 host name program 16 3 %");
     assert_eq!(file("x%E", false, &FACTS), "x!bin!dir!program");
     assert_eq!(file("a%", false, &FACTS), "a");
     assert_eq!(file("a%zb", false, &FACTS), "ab");
@@ -38,7 +40,7 @@ fn letters_are_replaced() {
 #[test]
 fn the_number_is_appended_where_the_pattern_has_none() {
     assert_eq!(file("core", true, &FACTS), "core.10");
-    assert_eq!(file("core%P", true, &FACTS), "core10.10");
+    assert_eq!(file("core%P", true, &FACTS), "core20.10");
     assert_eq!(file("core%p", true, &FACTS), "core10");
     assert_eq!(file("core", false, &FACTS), "core");
 }

@@ -17,9 +17,9 @@ use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 
-use super::pids;
 use super::record::Process;
 use super::thread::{Thread, current};
+use super::visible;
 use crate::credentials::{Capability, Credentials};
 use crate::memory::Space;
 
@@ -87,7 +87,7 @@ pub fn conceal(thread: &Thread, old: &Credentials, new: &Credentials) {
 /// Fails with `ESRCH` if there is none, `EPERM` if the caller may not.
 pub fn foreign_space(pid: i32) -> Result<Arc<Space>> {
     let number = u32::try_from(pid).map_err(|_| Errno::ESRCH)?;
-    let target = pids::thread(number).ok_or(Errno::ESRCH)?;
+    let target = visible::thread(number).ok_or(Errno::ESRCH)?;
     // Check and take the space of one program, even if the process executes another one meanwhile.
     target.process.steady(|| {
         check(&target, Ids::Real)?;

@@ -9,7 +9,7 @@ use hayate_abi::{Errno, Result};
 use super::record::Process;
 use super::signal::send;
 use super::thread::{Thread, current};
-use super::{job_control, pids};
+use super::{job_control, pids, visible};
 use crate::credentials::Credentials;
 use crate::vfs::signal_owner;
 use crate::vfs::signal_owner::{Addressee, AddresseeKind, Asker, Directory};
@@ -97,7 +97,7 @@ struct Everybody;
 
 impl Directory for Everybody {
     fn find(&self, kind: AddresseeKind, number: i32) -> Result<Arc<dyn Addressee>> {
-        let id = u32::try_from(number).map_err(|_| Errno::ESRCH)?;
+        let id = visible::meant(u32::try_from(number).map_err(|_| Errno::ESRCH)?);
         if kind == AddresseeKind::Group {
             let exists = job_control::first_of_group(id)?.is_some() || pids::thread(id).is_some();
             return if exists { Ok(Arc::new(Group(id))) } else { Err(Errno::ESRCH) };
@@ -107,6 +107,10 @@ impl Directory for Everybody {
             return Ok(Arc::new(OneThread(Arc::downgrade(&thread))));
         }
         Ok(Arc::new(OneProcess(Arc::downgrade(&thread.process))))
+    }
+
+    fn group(&self, group: u32) -> Arc<dyn Addressee> {
+        Arc::new(Group(group))
     }
 
     fn caller(&self) -> Arc<dyn Addressee> {

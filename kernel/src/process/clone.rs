@@ -23,6 +23,7 @@ use super::family;
 use super::membership;
 use super::namespaces;
 use super::namespaces::Namespaces;
+use super::pid_namespace::Inside;
 use super::pidfd;
 use super::pids;
 use super::pids::Number;
@@ -35,8 +36,10 @@ use super::thread::{Thread, ThreadName, ThreadParts, current};
 use super::tracing;
 use super::tracing::{link, stop};
 use super::transform::{Executed, Position};
+use super::visible;
 use crate::credentials::Capability;
 use crate::memory::Space;
+use crate::namespace::Handle;
 use crate::reclaim::growth::Grow;
 use crate::schedule;
 use crate::schedule::{Execution, Woken};
@@ -61,7 +64,7 @@ pub struct CloneRequest {
 }
 
 /// The kinds of namespaces of which there is the first alone, or none.
-const MISSING: u64 = CLONE_NEWCGROUP | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWTIME;
+const MISSING: u64 = CLONE_NEWCGROUP | CLONE_NEWNET | CLONE_NEWTIME;
 
 impl CloneRequest {
     fn has(&self, flag: u64) -> bool {
@@ -82,6 +85,7 @@ impl CloneRequest {
         let bad = !requires(CLONE_THREAD, CLONE_SIGHAND)
             || !requires(CLONE_SIGHAND, CLONE_VM)
             || (self.has(CLONE_NEWUSER) && self.has(CLONE_THREAD | CLONE_FS))
+            || (self.has(CLONE_NEWPID) && self.has(CLONE_THREAD))
             || (self.has(CLONE_CLEAR_SIGHAND) && self.has(CLONE_SIGHAND))
             || self.has(MISSING | CLONE_INTO_CGROUP)
             || (self.has(CLONE_PIDFD) && self.has(CLONE_THREAD | CLONE_DETACHED))
@@ -90,7 +94,8 @@ impl CloneRequest {
     }
 }
 
-/// Starts a thread or a process that continues like the current thread; returns its number.
+/// Starts a thread or a process that continues like the current thread; returns its number, as the
+/// current thread sees it.
 pub fn start(regs: &mut UserRegs, request: &CloneRequest) -> Result<u32> {
     request.check()?;
     let parent = current();
@@ -102,7 +107,7 @@ pub fn start(regs: &mut UserRegs, request: &CloneRequest) -> Result<u32> {
     }
     check_limit(&parent)?;
     crate::reclaim::leave_room()?;
-    let number = Number::draw()?;
+    let mut number = Number::draw()?;
     let id = number.get();
     let mut position = position_after(regs, request)?;
     let involved = parent.process.is_involved();
@@ -123,12 +128,16 @@ pub fn start(regs: &mut UserRegs, request: &CloneRequest) -> Result<u32> {
     let fpu = fpu::fork().ok_or(Errno::ENOMEM)?;
     let execution = Execution::new_user(thread.clone(), &position.regs, fpu)?;
     inherit_schedule(&parent, &thread, &execution, request)?;
+    let told = match thread.is_apart() {
+        true => number_inside(&thread, &mut number, request)?,
+        false => id,
+    };
     if parent.declared.is_there() && !request.has(CLONE_VM) {
         templates::keep(&parent, &position, request.child_numbers())?;
     }
     if request.has(CLONE_PARENT_SETTID) {
         // As in Linux, a bad address does not make the call fail.
-        let _ = UserPtr::<u32>::new(request.parent_tid).write(&id);
+        let _ = UserPtr::<u32>::new(request.parent_tid).write(&told);
     }
     let descriptor = match request.has(CLONE_PIDFD) {
         true => Some(hold(&parent, &thread.process, request)?),
@@ -170,7 +179,7 @@ pub fn start(regs: &mut UserRegs, request: &CloneRequest) -> Result<u32> {
             stop::started(&parent, regs, PTRACE_EVENT_VFORK_DONE, id);
         }
     }
-    Ok(id)
+    Ok(told)
 }
 
 /// The space of a new thread: the parent's, or a copy.
@@ -221,7 +230,8 @@ fn new_process(
 ) -> Result<(Arc<Process>, ThreadName)> {
     let from = &parent.process;
     let sibling = request.has(CLONE_PARENT);
-    if sibling && from.id() == 1 {
+    // It would be nobody's child, or have no init above it (`copy_process`).
+    if sibling && from.is_unkillable() {
         return Err(Errno::EINVAL);
     }
     let actions = from.actions();
@@ -381,10 +391,32 @@ fn renew_namespaces(
     let own = own.map_or_else(Namespaces::first, |own| Namespaces::clone(&own));
     // The new thread's places, which it does not share.
     let places = thread.directories()?;
-    let mut new = own.renewed(flags, &thread.credentials(), &places)?;
+    let active = maker.process.pid_namespace();
+    let mut new = own.renewed(flags, &thread.credentials(), &active, &places)?;
     new.place(&places);
     thread.enter_namespaces(execution, Arc::new(new.set));
     Ok(())
+}
+
+/// Gives the new thread, which is in other namespaces than the first, its numbers in the PID
+/// namespace in which it begins. Returns the one that the current thread sees.
+#[cold]
+fn number_inside(thread: &Thread, number: &mut Number, request: &CloneRequest) -> Result<u32> {
+    let process = &thread.process;
+    let Some(set) = thread.own_namespaces() else { return Ok(number.get()) };
+    if request.has(CLONE_THREAD) && !process.is_in(&set.pids) {
+        return Err(Errno::EINVAL);
+    }
+    if let Handle::Other(namespace) = &set.pids {
+        let own = number.enter(namespace)?;
+        if request.has(CLONE_THREAD) {
+            thread.set_own_numbers(namespace.shown(process.id()), own);
+        } else {
+            process.inside.call_once(|| Inside::new(namespace.clone(), own == 1));
+            thread.set_own_numbers(own, own);
+        }
+    }
+    Ok(visible::shown(number.get()))
 }
 
 /// Makes the new thread known: to its process, its parent and the table of numbers.
@@ -418,14 +450,23 @@ fn introduce(
     let told = parent.process.queue.mask() & !parent.blocked() != 0
         || parent.process.notice() & notice::EXIT != 0;
     if told {
-        family::disown(process);
-        let gone = core::mem::take(&mut *process.threads.lock());
-        pids::release(process.id());
-        drop(gone);
-        process.parent.lock().take();
+        withdraw(process);
         return Err(Errno::ERESTARTNOINTR);
     }
-    Ok(())
+    match process.own_pid_namespace() {
+        Some(own) => own.admit(process).inspect_err(|_| withdraw(process)),
+        None => Ok(()),
+    }
+}
+
+/// Takes a process back that was made known.
+#[cold]
+fn withdraw(process: &Arc<Process>) {
+    family::disown(process);
+    let gone = core::mem::take(&mut *process.threads.lock());
+    pids::withdraw(process);
+    drop(gone);
+    process.parent.lock().take();
 }
 
 /// Undoes what was done for a thread that does not begin.

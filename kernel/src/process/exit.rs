@@ -13,7 +13,7 @@ use hayate_machine::{info, power};
 use super::record::{Process, notice};
 use super::signal::stopping;
 use super::thread::{Thread, current};
-use super::{accounting, family, futex, job_control, left_space, pids, timer, tracing};
+use super::{accounting, family, futex, job_control, left_space, pids, timer, tracing, zap};
 use crate::schedule;
 
 /// Ends the current thread, and its process if the thread is the last.
@@ -167,6 +167,9 @@ fn end_of_process(process: &Arc<Process>, status: i32) {
     drop(process.set_executable(None));
     job_control::leader_ends(process);
     let stranded = job_control::own_end_strands(process);
+    if process.is_reaper() {
+        zap::end_namespace(process);
+    }
     family::hand_over_children(process);
     if stranded {
         job_control::hang_up_if_stopped(process.group());

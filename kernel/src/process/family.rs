@@ -41,7 +41,7 @@ pub fn disown(child: &Process) {
 }
 
 /// Hands the children of an ending process to the nearest subreaper above it that is not ending, or
-/// to the first process. Sends them their parent-death signals.
+/// to the init of its PID namespace. Sends them their parent-death signals.
 pub fn hand_over_children(process: &Arc<Process>) {
     let mut orphans = {
         let mut children = process.children.lock();
@@ -79,28 +79,42 @@ fn hand_over(from: &Arc<Process>, orphan: Arc<Process>) {
         release(&reaper, &orphan);
         return;
     }
-    orphan.for_each_thread(|thread| {
+    // Not under the lock of the list: SIGKILL takes it. (Without memory, more than four threads get
+    // none.)
+    for thread in orphan.threads().unwrap_or_default() {
         let signal = thread.parent_death_signal.load(Ordering::Relaxed);
         if signal != 0 {
-            let _ = send::to_thread(thread, Siginfo::from_sender(signal, SI_USER, from.id(), 0));
+            let _ = send::to_thread(&thread, Siginfo::from_sender(signal, SI_USER, from.id(), 0));
         }
-    });
+    }
     if stranded {
         job_control::hang_up_if_stopped(orphan.group());
     }
 }
 
-/// The process that takes the orphans of `process`: the first one above it that asked for them
-/// (`PR_SET_CHILD_SUBREAPER`) and is not ending itself, otherwise pid 1.
+/// The process that takes the orphans of `process`: the first one above it, in the same PID
+/// namespace, that asked for them (`PR_SET_CHILD_SUBREAPER`) and is not ending itself, otherwise
+/// the namespace's init (`find_new_reaper`, kernel/exit.c).
 fn nearest_reaper(process: &Arc<Process>) -> Arc<Process> {
+    let mut namespace = process.pid_namespace();
     let mut at = process.parent();
-    while let Some(above) = at {
+    while let Some(above) = at.filter(|above| above.is_in(&namespace)) {
         if above.subreaper.load(Ordering::Relaxed) && !above.is_exiting() {
             return above;
         }
         at = above.parent();
     }
-    pids::init_process()
+    // The init of a namespace takes orphans while it waits for all others to end. When it has
+    // ended itself, there are none; yet nobody is left without a parent.
+    loop {
+        match namespace.init().filter(|init| !Arc::ptr_eq(init, process)) {
+            Some(init) => return init,
+            None => match namespace.parent().cloned() {
+                Some(parent) => namespace = parent,
+                None => return pids::init_process(),
+            },
+        }
+    }
 }
 
 /// Marks a process as ended and notifies its parent. Returns the parent if that ignores its
@@ -229,7 +243,7 @@ pub(super) fn bury(child: Arc<Process>) {
     // The last thread is still in the list, for queries about the zombie.
     let threads = core::mem::take(&mut *child.threads.lock());
     let parent = child.parent.lock().take();
-    pids::release(id);
+    pids::bury(&child);
     // That thread need not be the first one, and then has a number of its own.
     for thread in threads.iter().filter(|thread| thread.id() != id) {
         pids::release(thread.id());

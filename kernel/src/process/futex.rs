@@ -388,7 +388,7 @@ fn release(thread: &Thread, address: usize, pending: bool) -> Result<()> {
             wake_address(address, 1)?;
             return Ok(());
         }
-        if word & OWNER != thread.id() {
+        if word & OWNER != thread.own_id() {
             return Ok(());
         }
         let orphaned = word & WAITERS | OWNER_DIED;

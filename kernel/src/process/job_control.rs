@@ -12,6 +12,7 @@ use super::record::Process;
 use super::session::Session;
 use super::signal::send;
 use super::thread::current;
+use super::visible;
 use crate::credentials::Capability;
 use crate::tty::groups::Groups;
 use crate::tty::job;
@@ -25,6 +26,7 @@ pub fn start_session(process: &Process) -> Result<u32> {
     if process.group() == id || first_of_group(id)?.is_some() {
         return Err(Errno::EPERM);
     }
+    process.note_leading();
     process.set_session(Arc::new(Session::new(id)));
     process.without_terminal.store(false, Ordering::Relaxed);
     process.set_group(id);
@@ -146,6 +148,14 @@ impl JobControl for Control {
             leads_session: session == process.id(),
             privileged: thread.credentials().has(Capability::SysAdmin),
         }
+    }
+
+    fn shown(&self, number: u32) -> u32 {
+        visible::shown(number)
+    }
+
+    fn meant(&self, number: u32) -> u32 {
+        visible::meant(number)
     }
 
     fn controlling_terminal(&self) -> Option<Arc<Tty>> {

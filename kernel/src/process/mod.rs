@@ -16,8 +16,9 @@
 //! | [`session`], [`timers`] | a session and its terminal, the record of a process's timers |
 //! | [`seccomp`]: `notices`, `chain` | the filters of a thread's system calls |
 //! | [`record`], [`thread`] | the process, the thread |
-//! | [`numbers`] | users and groups as a thread sees them |
-//! | [`pids`], [`held`], [`pidfd`] | the table of numbers, descriptors of parts and of processes |
+//! | [`pids`], [`pid_namespace`] | the table of numbers, the numbers inside namespaces |
+//! | [`visible`], [`numbers`] | processes, users and groups as a thread sees them |
+//! | [`held`], [`pidfd`] | descriptors of parts and of processes |
 //! | [`access`] | which processes may look into a process |
 //! | [`membership`] | how a thread gets into namespaces |
 //! | [`tracing`] | who traces whom, what a tracer sees, stops (also below signals and families) |
@@ -31,13 +32,13 @@
 //! | [`transform`] | changing the program, the position and the space of a process |
 //! | [`templates`] | programs that declare themselves ready, kept, where starts begin |
 //! | [`images`] | programs after their start-up, kept, where the next start begins |
-//! | [`exit`], [`exec`], [`clone`], [`first`] | end, exec, start, the first start |
+//! | [`zap`], [`exit`], [`exec`], [`clone`], [`first`] | end, exec, start, the first start |
 //! | [`signal`]: `deliver`, [`fault`] | signals and exceptions on the way from and to a program |
 //! | [`attention`] | what is to be done before a thread returns to user mode |
 //! | [`addressee`], [`resources`], [`starts`] | what lower modules and the registry ask, measured starts |
 //!
 //! [`record`] and [`thread`] know each other, which no layer can undo: a process lists its threads,
-//! and each thread names its process without a look-up.
+//! and each thread names its process without a look-up. They know their PID namespace as well.
 //!
 //! Lock order: a child's `parent`, the parent's `children`, `control`, `ended_usage`, `threads`,
 //! then leaves (queues, actions, the slots of a thread, shards of the number table). No lock of
@@ -66,6 +67,7 @@ pub mod limits;
 pub mod membership;
 pub mod namespaces;
 pub mod numbers;
+pub mod pid_namespace;
 pub mod pidfd;
 pub mod pids;
 pub mod record;
@@ -85,7 +87,9 @@ pub mod transform;
 pub mod usage;
 mod user_registers;
 mod victim;
+pub mod visible;
 pub mod wait;
+mod zap;
 
 use crate::credentials::Capability;
 use crate::memory;

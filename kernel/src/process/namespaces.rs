@@ -7,11 +7,11 @@
 //! of the word that [`crate::schedule::Execution::bequeaths`] reads anyway, and that there is one
 //! to drop is a mark that the end of a thread reads anyway ([`crate::ipc::sysv::traces`]).
 //!
-//! There are further UTS, IPC and mount namespaces ([`super::identity`], [`crate::ipc::namespace`],
-//! [`crate::vfs::mount`]). Each belongs to the user namespace of its maker
+//! There are further UTS, IPC, mount and PID namespaces ([`super::identity`],
+//! [`crate::ipc::namespace`], [`crate::vfs::mount`], [`super::pid_namespace`]). Each belongs to the user namespace of its maker
 //! ([`crate::user_namespace`]), and what makes and enters one is `CAP_SYS_ADMIN` there. The user
 //! namespace of a thread is in its credentials and not in the set; but a thread of another one than
-//! the first always has a set. Of the other kinds there is the first alone, or none: a request for
+//! the first always has a set, and so has every thread of another PID namespace. Of the other kinds there is the first alone, or none: a request for
 //! another one is EINVAL, as from a kernel built without them.
 //!
 //! Programs that begin at images or templates are those of the first namespaces, and nobody else's:
@@ -21,12 +21,16 @@
 
 use alloc::sync::Arc;
 
-use hayate_abi::process::{CLONE_NEWIPC, CLONE_NEWNS, CLONE_NEWUSER, CLONE_NEWUTS, CLONE_SYSVSEM};
+use hayate_abi::process::{
+    CLONE_NEWIPC, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS, CLONE_SYSVSEM,
+};
 use hayate_abi::{Errno, Result};
 
 use super::identity;
 use super::identity::UtsNamespace;
 use super::limits::PID_MAX;
+use super::pid_namespace;
+use super::pid_namespace::PidNamespace;
 use crate::credentials::{Capability, Credentials};
 use crate::ipc::namespace as ipc;
 use crate::ipc::namespace::IpcNamespace;
@@ -42,7 +46,7 @@ use crate::vfs::users::{Count, Counted, Holdings, Limit};
 pub const KINDS: u64 = OF_SET | CLONE_NEWUSER;
 
 /// Those that a set has. Its user namespace is in the credentials of a thread.
-const OF_SET: u64 = CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNS;
+const OF_SET: u64 = CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNS | CLONE_NEWPID;
 
 /// `/proc/sys/user/max_uts_namespaces`: half as many as there may be threads (`fork_init`).
 pub static MOST_UTS: Limit = Limit::new(|| PID_MAX as usize / 2);
@@ -51,6 +55,9 @@ pub static MOST_IPC: Limit = Limit::new(|| PID_MAX as usize / 2);
 
 /// `/proc/sys/user/max_mnt_namespaces`
 pub static MOST_MNT: Limit = Limit::new(|| PID_MAX as usize / 2);
+
+/// `/proc/sys/user/max_pid_namespaces`
+pub static MOST_PID: Limit = Limit::new(|| PID_MAX as usize / 2);
 
 /// `/proc/sys/user/max_user_namespaces`
 pub static MOST_USER: Limit = Limit::new(|| PID_MAX as usize / 2);
@@ -76,6 +83,9 @@ pub struct Namespaces {
     /// Mounts. A thread's root and working directory lie in it, unless their mount was detached or
     /// a descriptor led elsewhere.
     pub mounts: Handle<MountNamespace>,
+    /// Numbers of the processes that it makes; its own are those of its process
+    /// ([`Process::pid_namespace`](super::Process::pid_namespace)).
+    pub pids: Handle<PidNamespace>,
 }
 
 /// A changed set, and the places of the thread in its mounts, if these are others.
@@ -102,17 +112,27 @@ impl Namespaces {
             uts: Handle::First(&identity::FIRST),
             ipc: Handle::First(&ipc::FIRST),
             mounts: Handle::First(&mount::FIRST),
+            pids: Handle::First(&pid_namespace::FIRST),
         }
     }
 
     /// This set with new namespaces of the kinds in `flags` (`copy_namespaces`, kernel/nsproxy.c),
-    /// for a thread whose places are those of `context`. They belong to the user namespace of
-    /// `maker`, which a new one is made for before ([`super::membership`]).
+    /// for a thread whose process is in the PID namespace `active` and whose places are those of
+    /// `context`. They belong to the user namespace of `maker`, which a new one is made for before
+    /// ([`super::membership`]).
     ///
     /// # Errors
     /// `EPERM` without the right to administer that; `EINVAL` if adjustments of semaphores are to
-    /// be shared across IPC namespaces; `ENOSPC` if the user has as many as it may; `ENOMEM`.
-    pub fn renewed(&self, flags: u64, maker: &Credentials, context: &FsContext) -> Result<Renewed> {
+    /// be shared across IPC namespaces, or if children of the thread begin in another PID namespace
+    /// already; `ENOSPC` if the user has as many as it may, or a PID namespace would lie too deep;
+    /// `ENOMEM`.
+    pub fn renewed(
+        &self,
+        flags: u64,
+        maker: &Credentials,
+        active: &PidNamespace,
+        context: &FsContext,
+    ) -> Result<Renewed> {
         const APART_AND_SHARED: u64 = CLONE_NEWIPC | CLONE_SYSVSEM;
         if flags & OF_SET == 0 {
             return Ok(Renewed { set: self.clone(), places: None });
@@ -137,6 +157,15 @@ impl Namespaces {
         if flags & CLONE_NEWIPC != 0 {
             let counted = count(maker, |user| &user.ipc_namespaces, &MOST_IPC)?;
             new.ipc = IpcNamespace::another(owner(), counted);
+        }
+        if flags & CLONE_NEWPID != 0 {
+            // `copy_pid_ns`, kernel/pid_namespace.c.
+            let fits = self.pids.is(active) && maker.user.is_within(&self.pids.owner);
+            if !fits {
+                return Err(Errno::EINVAL);
+            }
+            let counted = count(maker, |user| &user.pid_namespaces, &MOST_PID)?;
+            new.pids = pid_namespace::another(&self.pids, owner(), counted)?;
         }
         Ok(Renewed { set: new, places })
     }

@@ -1,7 +1,8 @@
-//! Numbers of users and groups at the edges of the kernel, where a program tells or is told one.
+//! Numbers of users and groups at the edges of the kernel, where a program tells or is told one,
+//! and what names a process together with its user: identities and signals.
 //!
 //! Inside the kernel they are those of the first user namespace; the current thread has those of
-//! its own ([`crate::user_namespace`]). A thread of the first namespaces finds out with one look
+//! its own ([`crate::user_namespace`]). Those of processes are [`super::visible`]'s. A thread of the first namespaces finds out with one look
 //! that nothing is translated ([`Thread::is_apart`]).
 //!
 //! [`Thread::is_apart`]: super::thread::Thread::is_apart
@@ -11,6 +12,7 @@ use hayate_abi::socket::Ucred;
 use hayate_abi::{Errno, Result};
 
 use super::thread::{Thread, current, try_current};
+use super::visible;
 use crate::credentials::{Id, KEEP};
 use crate::user_namespace::{OVERFLOW, UserNamespace};
 
@@ -69,28 +71,35 @@ pub fn shown_identity(of: Ucred) -> Ucred {
     if of.uid == KEEP {
         return of;
     }
-    Ucred { pid: of.pid, uid: shown_user(of.uid), gid: shown_group(of.gid) }
+    let pid = visible::shown_signed(of.pid);
+    Ucred { pid, uid: shown_user(of.uid), gid: shown_group(of.gid) }
 }
 
-/// Whether the information of a signal names a user (`has_si_pid_and_uid`).
-fn names_a_user(info: &Siginfo) -> bool {
+/// Whether the information of a signal names a process and its user (`has_si_pid_and_uid`).
+pub(super) fn names_a_sender(info: &Siginfo) -> bool {
     matches!(info.si_code, SI_USER | SI_TKILL | SI_QUEUE | SI_MESGQ)
         || info.si_signo == SIGCHLD as i32 && info.si_code > 0
 }
 
-fn with_user(info: &Siginfo, change: impl FnOnce(Id) -> Id) -> Siginfo {
+/// The information with another process and another user.
+fn with_sender(info: &Siginfo, process: impl Fn(u32) -> u32, user: impl Fn(Id) -> Id) -> Siginfo {
     let mut info = *info;
     let first = info.fields[0];
-    let user = change((first >> 32) as Id);
-    info.fields[0] = first & u64::from(u32::MAX) | u64::from(user) << 32;
+    let (process, user) = (process(first as u32), user((first >> 32) as Id));
+    info.fields[0] = u64::from(process) | u64::from(user) << 32;
     info
 }
 
-/// The information of a signal that the current thread gives, with the user's number inside the
-/// kernel (`send_signal_locked`, kernel/signal.c).
+/// The information of a signal that the current thread gives, with the numbers of process and user
+/// inside the kernel (`send_signal_locked`, kernel/signal.c). A process that the thread does not
+/// see is none.
 pub fn told_by_current(info: Siginfo) -> Siginfo {
-    if names_a_user(&info) && try_current().is_some_and(|thread| thread.is_apart()) {
-        with_user(&info, |number| user(number).unwrap_or(OVERFLOW))
+    if names_a_sender(&info) && try_current().is_some_and(|thread| thread.is_apart()) {
+        let process = |number| match visible::meant(number) {
+            visible::NOBODY => 0,
+            found => found,
+        };
+        with_sender(&info, process, |number| user(number).unwrap_or(OVERFLOW))
     } else {
         info
     }
@@ -104,9 +113,10 @@ pub fn told_to(receiver: &Thread, info: Siginfo) -> Siginfo {
 
 #[cold]
 fn seen_inside(receiver: &Thread, info: &Siginfo) -> Siginfo {
-    if !names_a_user(info) {
+    if !names_a_sender(info) {
         return *info;
     }
     let credentials = receiver.credentials();
-    with_user(info, |user| credentials.user.shown_user(user))
+    let process = |kernel| visible::shown_to(&receiver.process, kernel);
+    with_sender(info, process, |user| credentials.user.shown_user(user))
 }

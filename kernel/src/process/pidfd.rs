@@ -9,7 +9,10 @@ use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 
+use super::pid_namespace;
+use super::pid_namespace::PidNamespace;
 use super::record::Process;
+use crate::reclaim::growth;
 use crate::vfs::anonymous;
 use crate::vfs::open_file::flags::{O_NONBLOCK, O_RDWR};
 use crate::vfs::open_file::{FileOps, OpenFile, Traits};
@@ -40,9 +43,20 @@ impl FileOps for PidFd {
         registrar.register(&self.0.signal_events);
         if self.0.is_zombie() { Events::READABLE } else { Events::empty() }
     }
+}
 
-    fn describe(&self, _: &OpenFile) -> Option<Vec<u8>> {
-        let pid = if self.0.is_reaped() { -1 } else { self.0.id() as i32 };
-        Some(format!("Pid:\t{pid}\nNSpid:\t{pid}\n").into_bytes())
+/// The lines of `/proc/PID/fdinfo` about a descriptor of a process: its number in the PID namespace
+/// of that procfs, and those in the namespaces below; `None` for another file. `ENOMEM`.
+pub fn describe(file: &OpenFile, pids: &PidNamespace) -> Option<Result<Vec<u8>>> {
+    let process = &file.ops_as::<PidFd>()?.0;
+    if process.is_reaped() {
+        return Some(growth::copy(b"Pid:\t-1\nNSpid:\t-1\n"));
     }
+    let number = pids.shown(process.id());
+    let mut text = format!("Pid:\t{number}\nNSpid:\t{number}").into_bytes();
+    let below = match number {
+        0 => Ok(()),
+        _ => pid_namespace::list_below(pids, process, process.id(), &mut text),
+    };
+    Some(below.and_then(|()| growth::append(&mut text, b"\n")).map(|()| text))
 }

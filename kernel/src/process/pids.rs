@@ -13,6 +13,11 @@
 //! every fork and exit. A number that is still in use as a group or session must not be handed out,
 //! though. The sequence reaches a number again only after it has wrapped, so at each wrap the
 //! numbers in use as groups are collected, to be skipped until the next wrap.
+//!
+//! These are the numbers of the first PID namespace, by which the kernel knows every process. One of
+//! another namespace has numbers there as well ([`super::pid_namespace`]), which come and go with
+//! this one; and if it led a group or a session that outlives it, its number is kept until that is
+//! over, because the one inside stands for it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,8 +25,10 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::{Once, SpinLock};
+use hayate_pid_table::Moment;
 
 pub use super::limits::PID_MAX;
+use super::pid_namespace::PidNamespace;
 use super::record::Process;
 use super::thread::Thread;
 use crate::reclaim::growth::Grow;
@@ -34,7 +41,8 @@ const FEW: usize = 4;
 
 /// The owner of a number.
 enum Bearer {
-    /// The number is drawn for a process or thread that is still being made.
+    /// The number is drawn for a process or thread that is still being made, or is kept for a group
+    /// or session.
     Nobody,
     /// A process; its first thread has the same number.
     Process(Arc<Process>),
@@ -68,7 +76,11 @@ fn shard(number: u32) -> &'static Shard {
 }
 
 /// A number that was drawn but has no owner yet; it becomes free again when dropped.
-pub struct Number(u32);
+pub struct Number {
+    number: u32,
+    /// Where it has others.
+    inside: Option<Arc<PidNamespace>>,
+}
 
 impl Number {
     /// Draws the next free number. Fails with `EAGAIN` if all are taken, `ENOMEM` if memory is
@@ -83,14 +95,23 @@ impl Number {
             entries.make_room(1)?;
             entries.push((number, Bearer::Nobody));
             COUNT.fetch_add(1, Ordering::Relaxed);
-            return Ok(Number(number));
+            return Ok(Number { number, inside: None });
         }
         Err(Errno::EAGAIN)
     }
 
     /// The number.
     pub fn get(&self) -> u32 {
-        self.0
+        self.number
+    }
+
+    /// Draws the numbers that its bearer will have in a PID namespace and in those around. Returns
+    /// the one there. Errors as [`PidNamespace::draw`].
+    #[cold]
+    pub(super) fn enter(&mut self, namespace: &Arc<PidNamespace>) -> Result<u32> {
+        let own = namespace.draw(self.number)?;
+        self.inside = Some(namespace.clone());
+        Ok(own)
     }
 
     /// Gives the number to a process, which can be found by it from now on.
@@ -103,19 +124,23 @@ impl Number {
         self.give(Bearer::Thread(thread.clone()));
     }
 
-    fn give(self, bearer: Bearer) {
-        let mut entries = shard(self.0).lock();
-        if let Some(entry) = entries.iter_mut().find(|(number, _)| *number == self.0) {
+    fn give(mut self, bearer: Bearer) {
+        let mut entries = shard(self.number).lock();
+        if let Some(entry) = entries.iter_mut().find(|(number, _)| *number == self.number) {
             entry.1 = bearer;
         }
         drop(entries);
+        drop(self.inside.take());
         core::mem::forget(self);
     }
 }
 
 impl Drop for Number {
     fn drop(&mut self) {
-        release(self.0);
+        if let Some(inside) = self.inside.take() {
+            inside.undo(self.number);
+        }
+        release(self.number);
     }
 }
 
@@ -156,17 +181,83 @@ fn wrap() -> Result<()> {
 
 /// Frees a number.
 pub fn release(number: u32) {
+    let Some(bearer) = take(number) else { return };
+    COUNT.fetch_sub(1, Ordering::Relaxed);
+    if let Some(inside) = bearer.inside() {
+        inside.release(number, false);
+    }
+}
+
+/// Frees the number of a process that its parent has waited for.
+pub(super) fn bury(process: &Process) {
+    if process.has_led() { bury_leader(process) } else { release(process.id()) }
+}
+
+/// Undoes [`Number::to_process`]: the process does not begin.
+pub(super) fn withdraw(process: &Process) {
+    let number = process.id();
+    // Those inside first, so that the bearer has none when the number is freed.
+    if let Some(inside) = process.own_pid_namespace() {
+        inside.undo(number);
+    }
+    release(number);
+}
+
+/// Frees the numbers of leaders whose groups and sessions are over; that of `process` is kept until
+/// its own are. Without memory to ask, it is freed.
+#[cold]
+fn bury_leader(process: &Process) {
+    let number = process.id();
+    let (Some(inside), Ok(all)) = (process.own_pid_namespace(), processes()) else {
+        return release(number);
+    };
+    // It itself is still in the table.
+    let is_used = |number: u32| {
+        all.iter().any(|other| {
+            (other.group() == number || other.session_id() == number)
+                && !core::ptr::eq(&**other, process)
+        })
+    };
+    while let Some(over) = inside.take_leader(|leader| !is_used(leader)) {
+        inside.release(over, false);
+        free(over);
+    }
+    if !is_used(number) || !inside.keep_leader(number) {
+        return release(number);
+    }
     let mut entries = shard(number).lock();
-    let bearer = entries
-        .iter()
-        .position(|(taken, _)| *taken == number)
-        .map(|index| entries.swap_remove(index));
+    let entry = entries.iter_mut().find(|(taken, _)| *taken == number);
+    let bearer = entry.map(|entry| core::mem::replace(&mut entry.1, Bearer::Nobody));
+    drop(entries);
+    drop(bearer);
+    COUNT.fetch_sub(1, Ordering::Relaxed);
+    inside.release(number, true);
+}
+
+/// Frees a number that is nobody's any more.
+pub(super) fn free(number: u32) {
+    drop(take(number));
+}
+
+fn take(number: u32) -> Option<Bearer> {
+    let mut entries = shard(number).lock();
+    let index = entries.iter().position(|(taken, _)| *taken == number)?;
+    let (_, bearer) = entries.swap_remove(index);
     if entries.len() == FEW / 2 && entries.capacity() > FEW {
         give_room_back(&mut entries);
     }
-    drop(entries);
-    if bearer.is_some() {
-        COUNT.fetch_sub(1, Ordering::Relaxed);
+    Some(bearer)
+}
+
+impl Bearer {
+    /// The PID namespace of the process, if that is not the first.
+    #[inline]
+    fn inside(&self) -> Option<&Arc<PidNamespace>> {
+        match self {
+            Bearer::Nobody => None,
+            Bearer::Process(process) => process.own_pid_namespace(),
+            Bearer::Thread(thread) => thread.process.own_pid_namespace(),
+        }
     }
 }
 
@@ -210,6 +301,13 @@ pub fn count() -> usize {
 pub fn started() -> u64 {
     let wraps = u64::from(WRAPS.load(Ordering::Relaxed));
     u64::from(last()) + wraps * u64::from(PID_MAX - RESERVED)
+}
+
+/// The present place in the sequence of numbers.
+pub(super) fn moment() -> Moment {
+    // A wrap between the two makes the number small and the round old: what is known then is known
+    // for longer than it is there, and only until the next look.
+    Moment { round: WRAPS.load(Ordering::Relaxed), next: NEXT.load(Ordering::Relaxed) }
 }
 
 /// The last number drawn (`/proc/loadavg`).

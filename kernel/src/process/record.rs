@@ -6,11 +6,12 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::process::{RLIM_INFINITY, RLIMIT_CPU};
 use hayate_abi::signal::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SIGKILL, Siginfo, SignalSet};
-use hayate_machine::sync::SpinLock;
+use hayate_machine::sync::{Once, SpinLock};
 use intrusive_collections::{LinkedList, LinkedListAtomicLink, linked_list};
 use smallvec::SmallVec;
 
 use super::limits::Limits;
+use super::pid_namespace::Inside;
 use super::session::Session;
 use super::signal::actions::ActionTable;
 use super::signal::queue::Queue;
@@ -200,6 +201,8 @@ pub struct Process {
     pub mode_switches: AtomicU64,
     /// See [`Process::is_involved`].
     involved: AtomicBool,
+    /// What it is in a PID namespace other than the first; set before it begins.
+    pub(super) inside: Once<Inside>,
 }
 
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
@@ -280,6 +283,7 @@ impl Process {
             is_newcomer: AtomicBool::new(from.is_newcomer),
             mode_switches: AtomicU64::new(0),
             involved: AtomicBool::new(false),
+            inside: Once::new(),
         }
     }
 
@@ -324,6 +328,9 @@ impl Process {
 
     /// Puts it into a process group.
     pub fn set_group(&self, group: u32) {
+        if group == self.id {
+            self.note_leading();
+        }
         self.group.store(group, Ordering::Relaxed);
     }
 

@@ -407,8 +407,12 @@ impl ResourceSource for Attached {
 }
 
 /// Whether a user may see a resource: addresses in memory and names of files are visible to their
-/// owner and to root only.
+/// owner and to root only. In another PID namespace than the first nobody sees any, for they tell
+/// of processes outside.
 pub fn may_see(kind: ResourceKind, of: u32) -> bool {
+    if current().process.own_pid_namespace().is_some() {
+        return false;
+    }
     let viewer = current().credentials();
     let private = matches!(
         kind,

@@ -43,12 +43,12 @@ hayate_machine::per_cpu! {
 }
 
 hayate_machine::word_call!(
-    /// The number of the current process.
+    /// The number of the current process in its PID namespace.
     current_process_id, current_process_id_gate, current, CURRENT, Thread, process_id
 );
 hayate_machine::word_call!(
-    /// The number of the current thread.
-    current_thread_id, current_thread_id_gate, current, CURRENT, Thread, id
+    /// The number of the current thread in its PID namespace.
+    current_thread_id, current_thread_id_gate, current, CURRENT, Thread, own_id
 );
 
 /// The thread that this processor runs.
@@ -93,8 +93,10 @@ pub fn name_of(text: &[u8]) -> ThreadName {
 pub struct Thread {
     this: Weak<Thread>,
     id: AtomicU32,
-    /// The number of its process, kept here for `getpid(2)`.
-    process_id: AtomicU32,
+    /// The number of its process in its PID namespace, kept here for `getpid(2)`.
+    pub(super) process_id: AtomicU32,
+    /// Its own number there, for `gettid(2)`.
+    pub(super) own_id: AtomicU32,
     /// The process it belongs to.
     pub process: Arc<Process>,
     pub(super) execution: SpinLock<Option<Arc<Execution>>>,
@@ -203,6 +205,7 @@ impl Thread {
             this: this.clone(),
             id: AtomicU32::new(parts.id),
             process_id: AtomicU32::new(parts.process.id()),
+            own_id: AtomicU32::new(parts.id),
             process: parts.process,
             execution: SpinLock::new(None),
             name: SpinLock::new(parts.name),
@@ -250,6 +253,7 @@ impl Thread {
     /// one.
     pub(super) fn become_first(&self) {
         self.id.store(self.process.id(), Ordering::Relaxed);
+        self.own_id.store(self.own_process_id(), Ordering::Relaxed);
     }
 
     /// A counted reference to itself.

@@ -19,6 +19,7 @@ use super::signal::send;
 use super::thread::{Thread, current};
 pub use super::timers::{Clock, CpuInterval, Notify};
 use super::timers::{Interval, Posix, Sleeper, Timers};
+use super::visible;
 use crate::clock;
 use crate::clock::Follower;
 use crate::reclaim::growth::Grow;
@@ -404,5 +405,5 @@ pub fn release_all(process: &Process) {
 
 /// Returns a thread of the caller's process, which a timer may signal.
 pub fn own_thread(id: i32) -> Option<Arc<Thread>> {
-    current().process.thread(u32::try_from(id).ok()?)
+    current().process.thread(visible::meant(u32::try_from(id).ok()?))
 }

@@ -15,6 +15,7 @@ use super::thread::Thread;
 use super::tracing;
 use super::tracing::report::{Change, Found};
 use super::usage::Usage;
+use super::visible;
 use crate::schedule;
 use crate::schedule::Woken;
 
@@ -31,7 +32,7 @@ pub enum WaitFor {
 
 /// The report of `wait` about a child.
 pub struct Report {
-    /// Its number.
+    /// Its number, as the caller sees it.
     pub pid: u32,
     /// Its real user.
     pub uid: u32,
@@ -159,8 +160,19 @@ fn look(parent: &Arc<Process>, which: WaitFor, options: u32) -> Option<Result<Op
     Some(Ok(Some(reap(parent, child))))
 }
 
+/// Takes an ended child out of the list, if there is one.
+pub(super) fn take_ended(parent: &Process) -> Option<Arc<Process>> {
+    let mut children = parent.children.lock();
+    let mut at = children.oldest();
+    while at.get().is_some_and(|child| !child.is_waitable()) {
+        at.move_next();
+    }
+    let child = at.clone_pointer()?;
+    children.remove(&child)
+}
+
 /// Buries an ended child, which is on no list any more; what it consumed is the parent's.
-fn reap(parent: &Process, child: Arc<Process>) -> Report {
+pub(super) fn reap(parent: &Process, child: Arc<Process>) -> Report {
     let report = report_end(&child);
     parent.children_usage.lock().add(&report.usage);
     let moved = *child.moved.lock();
@@ -197,7 +209,7 @@ fn look_at_traced(caller: &Arc<Process>, which: WaitFor, options: u32) -> (Optio
     let thread = &tracee.thread;
     let process = thread.process();
     let report = |status, (code, value)| Report {
-        pid: thread.id(),
+        pid: visible::shown(thread.id()),
         uid: thread.credentials().uid,
         status,
         code,
@@ -228,7 +240,7 @@ fn report_end(child: &Process) -> Report {
     let (code, value) = end_code(status);
     let mut usage = child.children_usage();
     usage.add(&child.ended_usage.lock());
-    Report { pid: child.id(), uid: real_user(child), status, code, value, usage }
+    Report { pid: visible::shown(child.id()), uid: real_user(child), status, code, value, usage }
 }
 
 fn report_change(child: &Process, change: StopChange) -> Report {
@@ -237,7 +249,7 @@ fn report_change(child: &Process, change: StopChange) -> Report {
         StopChange::Continued => (0xffff, CLD_CONTINUED, SIGCONT as i32),
     };
     let usage = child.usage();
-    Report { pid: child.id(), uid: real_user(child), status, code, value, usage }
+    Report { pid: visible::shown(child.id()), uid: real_user(child), status, code, value, usage }
 }
 
 fn real_user(child: &Process) -> u32 {

@@ -13,7 +13,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::credentials::Capability;
 use crate::ipc::unix::message::MOST_DESCRIPTORS;
 use crate::process;
-use crate::process::{numbers, pids};
+use crate::process::{numbers, pids, visible};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::vfs::open_file::OpenFile;
@@ -119,19 +119,21 @@ fn take_descriptors(data: &[u8], into: &mut Vec<Arc<OpenFile>>) -> Result<()> {
 /// SCM_CREDENTIALS).
 fn check_credentials(claimed: Ucred) -> Result<Ucred> {
     let (uid, gid) = (numbers::user(claimed.uid)?, numbers::group(claimed.gid)?);
-    let claimed = Ucred { uid, gid, ..claimed };
+    let asked = u32::try_from(claimed.pid).map_or(visible::NOBODY, visible::meant);
+    let claimed = Ucred { pid: asked as i32, uid, gid };
     let thread = process::current();
     let own = thread.identity();
     let credentials = thread.credentials();
     let uids = [credentials.uid, credentials.euid, credentials.suid];
     let gids = [credentials.gid, credentials.egid, credentials.sgid];
-    let pid = claimed.pid == own.pid || credentials.has(Capability::SysAdmin);
+    let over = thread.process.pid_namespace().owner.clone();
+    let pid = claimed.pid == own.pid || credentials.has_in(&over, Capability::SysAdmin);
     let uid = uids.contains(&claimed.uid) || credentials.has_own(Capability::Setuid);
     let gid = gids.contains(&claimed.gid) || credentials.has_own(Capability::Setgid);
     if !(pid && uid && gid) {
         return Err(Errno::EPERM);
     }
-    if claimed.pid != own.pid && pids::process(claimed.pid as u32).is_none() {
+    if claimed.pid != own.pid && pids::process(asked).is_none() {
         return Err(Errno::ESRCH);
     }
     Ok(claimed)

@@ -12,7 +12,7 @@ use hayate_machine::user::UserPtr;
 
 use crate::credentials::{Capability, CapabilitySet, Credentials, Id, KEEP};
 use crate::process;
-use crate::process::{access, numbers, pids};
+use crate::process::{access, numbers, visible};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 
@@ -313,7 +313,7 @@ pub fn capget(header: usize, data: usize) -> Result<()> {
     }
     let found = match asked.pid {
         0 => own(),
-        pid => pids::thread(pid.unsigned_abs()).ok_or(Errno::ESRCH)?.credentials(),
+        pid => visible::thread(pid.unsigned_abs()).ok_or(Errno::ESRCH)?.credentials(),
     };
     let slice = |shift: u32| CapabilityData {
         effective: (found.effective.0 >> shift) as u32,
@@ -327,7 +327,7 @@ pub fn capget(header: usize, data: usize) -> Result<()> {
 /// `capset(2)`
 pub fn capset(header: usize, data: usize) -> Result<()> {
     let (asked, count) = slices(header)?;
-    if asked.pid != 0 && asked.pid as u32 != process::current().id() {
+    if asked.pid != 0 && asked.pid as u32 != process::current().own_id() {
         return Err(Errno::EPERM);
     }
     let mut both = [CapabilityData::default(); 2];

@@ -12,7 +12,7 @@ use hayate_machine::user::UserPtr;
 use super::time::{CLOCK_MONOTONIC, CLOCK_REALTIME};
 use crate::process;
 use crate::process::futex::Awaited;
-use crate::process::{Restart, Until, futex, pids};
+use crate::process::{Restart, Until, futex, visible};
 use crate::reclaim::growth::Grow;
 use crate::schedule::time;
 
@@ -195,7 +195,7 @@ pub fn get_robust_list(pid: i32, head: usize, size: usize) -> Result<()> {
         process::current().robust_list.load(Ordering::Relaxed)
     } else {
         let number = u32::try_from(pid).map_err(|_| Errno::ESRCH)?;
-        let thread = pids::thread(number).ok_or(Errno::ESRCH)?;
+        let thread = visible::thread(number).ok_or(Errno::ESRCH)?;
         // Only a caller that could look into the memory may get the address.
         process::foreign_space(pid)?;
         thread.robust_list.load(Ordering::Relaxed)

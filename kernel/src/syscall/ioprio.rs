@@ -9,7 +9,7 @@ use hayate_abi::{Errno, Result};
 
 use crate::credentials::Capability;
 use crate::process;
-use crate::process::{Thread, numbers, pids};
+use crate::process::{Thread, numbers, pids, visible};
 use crate::schedule::{Policy, Scheduling};
 
 /// `IOPRIO_CLASS_*`
@@ -37,13 +37,13 @@ fn for_each(which: i32, who: i32, mut visit: impl FnMut(&Arc<Thread>) -> Result<
         WHO_PROCESS => {
             let thread = match id {
                 Ok(0) => caller.arc(),
-                Ok(id) => pids::thread(id),
+                Ok(id) => visible::thread(id),
                 Err(_) => None,
             };
             return visit(&thread.ok_or(Errno::ESRCH)?);
         }
         WHO_GROUP => {
-            let group = if who == 0 { Ok(caller.process.group()) } else { id };
+            let group = if who == 0 { Ok(caller.process.group()) } else { id.map(visible::meant) };
             &move |thread| group.is_ok_and(|group| thread.process.group() == group)
         }
         // User 0 is user 0 and not the caller, and -1 is none.
@@ -54,7 +54,8 @@ fn for_each(which: i32, who: i32, mut visit: impl FnMut(&Arc<Thread>) -> Result<
         _ => return Err(Errno::EINVAL),
     };
     let mut found = false;
-    for process in pids::processes()? {
+    let all = if which == WHO_USER { visible::processes()? } else { pids::processes()? };
+    for process in all {
         for thread in process.threads()?.iter().filter(|thread| wanted(thread)) {
             found = true;
             visit(thread)?;

@@ -13,7 +13,7 @@ use crate::ipc::sysv::sem::UndoList;
 use crate::memory::Space;
 use crate::process::access::{self, Ids};
 use crate::process::signal::ActionTable;
-use crate::process::{Process, Thread, pids};
+use crate::process::{Process, Thread, visible};
 use crate::random;
 use crate::vfs::context::FsContext;
 use crate::vfs::descriptor::FdTable;
@@ -89,7 +89,7 @@ impl Part {
 
 /// `kcmp(2)`: 0 if the parts are one, 1 if the first comes before the second, 2 if after.
 pub fn kcmp(first: i32, second: i32, kind: i32, index: usize, other: usize) -> Result<i32> {
-    let find = |pid| u32::try_from(pid).ok().and_then(pids::thread).ok_or(Errno::ESRCH);
+    let find = |pid| u32::try_from(pid).ok().and_then(visible::thread).ok_or(Errno::ESRCH);
     let (first, second) = (find(first)?, find(second)?);
     // Both parts are taken from programs that the caller may look into, even if the processes
     // execute others meanwhile.

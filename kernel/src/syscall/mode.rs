@@ -3,7 +3,7 @@
 use hayate_abi::{Errno, Result};
 
 use crate::process;
-use crate::process::pids;
+use crate::process::visible;
 use crate::supervisor::switch;
 
 /// `switch_supervisor`: programs that are executed later keep the mode.
@@ -12,7 +12,9 @@ const KEEP: u32 = 1;
 fn switch(pid: i32, supervisor: bool, keep: bool) -> Result<()> {
     let process = match pid {
         0 => process::current().process.clone(),
-        pid => pids::process(u32::try_from(pid).map_err(|_| Errno::ESRCH)?).ok_or(Errno::ESRCH)?,
+        pid => {
+            visible::process(u32::try_from(pid).map_err(|_| Errno::ESRCH)?).ok_or(Errno::ESRCH)?
+        }
     };
     switch::switch(&process, supervisor, keep)
 }

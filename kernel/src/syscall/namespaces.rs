@@ -51,7 +51,7 @@ pub fn setns(fd: i32, kind: i32) -> Result<()> {
         Namespace::Mount(set.mounts),
         Namespace::Uts(set.uts),
         Namespace::Ipc(set.ipc),
-        Namespace::Pid,
+        Namespace::Pid(other.process.pid_namespace()),
         Namespace::Network,
     ];
     let chosen: ArrayVec<Namespace, 6> =
@@ -91,7 +91,12 @@ fn enter(thread: &Thread, chosen: &[Namespace]) -> Result<()> {
                 return Err(Errno::EINVAL);
             }
             Namespace::Mount(mounts) => new.mounts = mounts.clone(),
-            Namespace::Network | Namespace::Pid => {}
+            // Nobody gets out of its namespace (`pidns_install`).
+            Namespace::Pid(pids) if !pids.is_within(&thread.process.pid_namespace()) => {
+                return Err(Errno::EINVAL);
+            }
+            Namespace::Pid(pids) => new.pids = pids.clone(),
+            Namespace::Network => {}
         }
     }
     let has = |kind| chosen.iter().any(|namespace| namespace.kind() & kind != 0);

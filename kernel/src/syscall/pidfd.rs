@@ -10,7 +10,7 @@ use super::signal;
 use crate::fs::proc;
 use crate::process;
 use crate::process::access::{self, Ids};
-use crate::process::{numbers, pidfd, pids};
+use crate::process::{numbers, pidfd, pids, visible};
 use crate::vfs::open_file::flags::O_NONBLOCK;
 
 /// `pidfd_open(2)`
@@ -19,6 +19,7 @@ pub fn pidfd_open(pid: i32, flags: u32) -> Result<i32> {
         return Err(Errno::EINVAL);
     }
     let number = u32::try_from(pid).ok().filter(|&pid| pid > 0).ok_or(Errno::EINVAL)?;
+    let number = visible::meant(number);
     let target = match pids::process(number) {
         Some(process) => process,
         // A thread that is not the first of its process has no descriptor.
@@ -39,6 +40,10 @@ pub fn pidfd_send_signal(fd: i32, number: i32, info: usize, flags: u32) -> Resul
         found => found?,
     };
     let caller = process::current();
+    // Nobody reaches out of its PID namespace (`access_pidfd_pidns`).
+    if !target.pid_namespace().is_within(&caller.process.pid_namespace()) {
+        return Err(Errno::EINVAL);
+    }
     let info = match info {
         0 => {
             let uid = caller.credentials().uid;

@@ -27,7 +27,7 @@ use crate::process::tracing;
 use crate::process::usage::Usage;
 use crate::process::wait;
 use crate::process::wait::{Report, WaitFor};
-use crate::process::{Process, Thread, exec, exit, job_control, numbers, pidfd, pids, thread};
+use crate::process::{Process, Thread, exec, exit, job_control, numbers, pidfd, thread, visible};
 use crate::program;
 use crate::program::{Beginning, Strings, strings};
 use crate::reclaim::growth::Grow;
@@ -293,8 +293,8 @@ pub fn wait4(pid: i32, status: usize, options: u32, usage: usize) -> Result<u32>
         i32::MIN => return Err(Errno::ESRCH),
         -1 => WaitFor::Any,
         0 => WaitFor::Group(own.process.group()),
-        group if group < 0 => WaitFor::Group(group.unsigned_abs()),
-        id => WaitFor::Process(id.unsigned_abs()),
+        group if group < 0 => WaitFor::Group(visible::meant(group.unsigned_abs())),
+        id => WaitFor::Process(visible::meant(id.unsigned_abs())),
     };
     let Some(report) = wait::wait(&own.process, which, options | WEXITED)? else { return Ok(0) };
     if status != 0 {
@@ -321,7 +321,7 @@ pub fn waitid(kind: i32, id: i32, info: usize, options: u32, usage: usize) -> Re
     let mut nonblocking = false;
     let which = match kind {
         P_ALL => WaitFor::Any,
-        P_PID if id > 0 => WaitFor::Process(id.unsigned_abs()),
+        P_PID if id > 0 => WaitFor::Process(visible::meant(id.unsigned_abs())),
         P_PIDFD if id >= 0 => {
             let file = paths::open_file(id)?;
             nonblocking = file.nonblocking();
@@ -332,7 +332,7 @@ pub fn waitid(kind: i32, id: i32, info: usize, options: u32, usage: usize) -> Re
             WaitFor::Process(held.id())
         }
         P_PGID if id == 0 => WaitFor::Group(own.process.group()),
-        P_PGID if id > 0 => WaitFor::Group(id.unsigned_abs()),
+        P_PGID if id > 0 => WaitFor::Group(visible::meant(id.unsigned_abs())),
         _ => return Err(Errno::EINVAL),
     };
     let wanted = if nonblocking { options | WNOHANG } else { options };
@@ -360,7 +360,7 @@ pub fn getpid() -> u32 {
 
 /// `getppid(2)`
 pub fn getppid() -> u32 {
-    process::current().process.parent_id()
+    visible::shown(process::current().process.parent_id())
 }
 
 /// `gettid(2)`
@@ -372,28 +372,28 @@ pub fn gettid() -> u32 {
 fn target(pid: i32) -> Result<Arc<Process>> {
     match pid {
         0 => Ok(process::current().process.clone()),
-        pid => pids::process(u32::try_from(pid).map_err(|_| Errno::ESRCH)?).ok_or(Errno::ESRCH),
+        pid => visible::process(u32::try_from(pid).map_err(|_| Errno::ESRCH)?).ok_or(Errno::ESRCH),
     }
 }
 
 /// `getpgrp(2)`
 pub fn getpgrp() -> u32 {
-    process::current().process.group()
+    visible::shown(process::current().process.group())
 }
 
 /// `getpgid(2)`
 pub fn getpgid(pid: i32) -> Result<u32> {
-    Ok(target(pid)?.group())
+    Ok(visible::shown(target(pid)?.group()))
 }
 
 /// `getsid(2)`
 pub fn getsid(pid: i32) -> Result<u32> {
-    Ok(target(pid)?.session_id())
+    Ok(visible::shown(target(pid)?.session_id()))
 }
 
 /// `setsid(2)`
 pub fn setsid() -> Result<u32> {
-    job_control::start_session(&process::current().process)
+    job_control::start_session(&process::current().process).map(visible::shown)
 }
 
 /// `setpgid(2)`
@@ -405,7 +405,7 @@ pub fn setpgid(pid: i32, group: i32) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     let target = target(pid)?;
-    let group = if group == 0 { target.id() } else { group };
+    let group = if group == 0 { target.id() } else { visible::meant(group) };
     if !Arc::ptr_eq(&target, &own) {
         if target.parent_id() != own.id() {
             return Err(Errno::ESRCH);
@@ -434,7 +434,7 @@ pub fn setpgid(pid: i32, group: i32) -> Result<()> {
 pub fn set_tid_address(address: usize) -> u32 {
     let thread = process::current();
     thread.clear_tid.store(address, Ordering::Relaxed);
-    thread.id()
+    thread.own_id()
 }
 
 /// `unshare(2)`
@@ -464,7 +464,8 @@ pub fn unshare(flags: usize) -> Result<()> {
         kinds => {
             let own = thread.namespaces().ok_or(Errno::ESRCH)?;
             let maker = user.as_ref().unwrap_or(&old);
-            Some(own.renewed(kinds, maker, &*thread.directories()?)?)
+            let active = thread.process.pid_namespace();
+            Some(own.renewed(kinds, maker, &active, &*thread.directories()?)?)
         }
     };
     if flags & CLONE_FILES != 0 {
@@ -515,7 +516,7 @@ pub fn prlimit64(pid: i32, resource: u32, new: usize, old: usize) -> Result<()> 
         0 => own.process.clone(),
         pid => {
             let number = u32::try_from(pid).map_err(|_| Errno::ESRCH)?;
-            pids::thread(number).ok_or(Errno::ESRCH)?.process.clone()
+            visible::thread(number).ok_or(Errno::ESRCH)?.process.clone()
         }
     };
     if !Arc::ptr_eq(&target, &own.process) {

@@ -15,11 +15,11 @@ use super::signal;
 use crate::memory::Space;
 use crate::process;
 use crate::process::access;
-use crate::process::pids;
 use crate::process::signal::UNBLOCKABLE;
 use crate::process::tracing::link::{Manner, attach, detach, kill, trace_me};
 use crate::process::tracing::tracee::{State, Until};
 use crate::process::tracing::{Tracee, find};
+use crate::process::visible;
 use crate::reclaim::growth::Grow;
 
 /// Bytes of a word, and of all general registers.
@@ -37,7 +37,7 @@ pub fn ptrace(request: i64, pid: i32, address: usize, data: usize) -> Result<usi
     }
     let number = u32::try_from(pid).ok().filter(|&number| number != 0).ok_or(Errno::ESRCH)?;
     if matches!(request, PTRACE_ATTACH | PTRACE_SEIZE) {
-        let target = pids::thread(number).ok_or(Errno::ESRCH)?;
+        let target = visible::thread(number).ok_or(Errno::ESRCH)?;
         let manner = if request == PTRACE_ATTACH {
             Manner::Stops
         } else {
@@ -49,7 +49,7 @@ pub fn ptrace(request: i64, pid: i32, address: usize, data: usize) -> Result<usi
         };
         return attach(&target, manner).map(|()| 0);
     }
-    let tracee = find(&process::current(), number)?;
+    let tracee = find(&process::current(), visible::meant(number))?;
     match request {
         PTRACE_KILL => {
             kill(tracee.thread.process());

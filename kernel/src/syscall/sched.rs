@@ -11,7 +11,7 @@ use hayate_machine::user::{self, UserPtr};
 
 use crate::credentials::Capability;
 use crate::process;
-use crate::process::{Thread, numbers, pids};
+use crate::process::{Thread, numbers, pids, visible};
 use crate::reclaim::growth::Grow;
 use crate::schedule;
 use crate::schedule::{Execution, Policy, Scheduling};
@@ -47,7 +47,7 @@ fn find(pid: i32) -> Result<Arc<Thread>> {
     if id == 0 {
         return process::current().arc().ok_or(Errno::ESRCH);
     }
-    pids::thread(id).ok_or(Errno::ESRCH)
+    visible::thread(id).ok_or(Errno::ESRCH)
 }
 
 /// The object of a scheduling call. A thread that has ended and was not waited for can still be
@@ -116,7 +116,10 @@ fn for_each(which: i32, who: i32, mut visit: impl FnMut(&Arc<Thread>) -> Result<
     match which {
         PRIO_PROCESS => each(&find(who).map_err(|_| Errno::ESRCH)?),
         PRIO_PGRP => {
-            let group = if who == 0 { caller.process.group() } else { who as u32 };
+            let group = match who {
+                0 => caller.process.group(),
+                who => visible::meant(who as u32),
+            };
             for process in pids::processes()? {
                 if process.group() == group {
                     process.threads()?.iter().for_each(&mut each);
@@ -128,7 +131,7 @@ fn for_each(which: i32, who: i32, mut visit: impl FnMut(&Arc<Thread>) -> Result<
                 0 => caller.credentials().uid,
                 who => numbers::user(who as u32).map_err(|_| Errno::ESRCH)?,
             };
-            for process in pids::processes()? {
+            for process in visible::processes()? {
                 for thread in process.threads()?.iter() {
                     if thread.credentials().uid == uid {
                         each(thread);

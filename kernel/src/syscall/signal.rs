@@ -10,7 +10,7 @@ use hayate_machine::user::UserPtr;
 
 use crate::process;
 use crate::process::signal::{UNBLOCKABLE, frame, is_signal, send};
-use crate::process::{Process, Restart, Thread, numbers, pids};
+use crate::process::{Process, Restart, Thread, numbers, pids, visible};
 use crate::schedule::{Woken, sleep_until, time};
 
 /// Checks the size of a signal set: any other is that of another architecture.
@@ -37,9 +37,10 @@ fn may_signal(caller: &Thread, target: &Process, signal: u32) -> bool {
         .is_some_and(|thread| caller.credentials().may_signal(&thread.credentials()))
 }
 
-/// The process with this number, which may also be the number of one of its threads, as in Linux.
+/// The process with this number for the caller, which may also be the number of one of its threads, as in Linux.
 fn find_process(number: u32) -> Option<Arc<Process>> {
-    pids::process(number).or_else(|| pids::thread(number).map(|thread| thread.process.clone()))
+    let kernel = visible::meant(number);
+    pids::process(kernel).or_else(|| pids::thread(kernel).map(|thread| thread.process.clone()))
 }
 
 fn from_caller(caller: &Thread, signal: u32, code: i32) -> Siginfo {
@@ -55,7 +56,7 @@ pub fn kill(pid: i32, signal: i32) -> Result<()> {
         i32::MIN => Err(Errno::ESRCH),
         -1 => kill_all(&caller, info),
         0 => kill_group(&caller, caller.process.group(), info),
-        group if group < 0 => kill_group(&caller, group.unsigned_abs(), info),
+        group if group < 0 => kill_group(&caller, visible::meant(group.unsigned_abs()), info),
         pid => {
             let target = find_process(pid.unsigned_abs()).ok_or(Errno::ESRCH)?;
             send_to(&caller, &target, info)
@@ -89,12 +90,14 @@ fn kill_group(caller: &Thread, group: u32, info: Siginfo) -> Result<()> {
     }
 }
 
-/// Sends a signal to every process but the first and the caller's.
+/// Sends a signal to every process that the caller sees, but the init and its own.
 fn kill_all(caller: &Thread, info: Siginfo) -> Result<()> {
     let mut met = 0;
     let mut result = Ok(());
-    for target in pids::processes()? {
-        if target.id() > 1 && !Arc::ptr_eq(&target, &caller.process) {
+    let init = caller.process.pid_namespace().init();
+    for target in visible::processes()? {
+        let is_init = init.as_ref().is_some_and(|init| Arc::ptr_eq(init, &target));
+        if !is_init && !Arc::ptr_eq(&target, &caller.process) {
             met += 1;
             match send_to(caller, &target, info) {
                 Err(Errno::EPERM) => {}
@@ -109,8 +112,8 @@ fn find_thread(group: Option<i32>, tid: i32) -> Result<Arc<Thread>> {
     let positive = |id: i32| u32::try_from(id).ok().filter(|&id| id > 0).ok_or(Errno::EINVAL);
     let tid = positive(tid)?;
     let group = group.map(positive).transpose()?;
-    let thread = pids::thread(tid).ok_or(Errno::ESRCH)?;
-    match group {
+    let thread = visible::thread(tid).ok_or(Errno::ESRCH)?;
+    match group.map(visible::meant) {
         Some(group) if thread.process.id() != group => Err(Errno::ESRCH),
         _ => Ok(thread),
     }
@@ -192,7 +195,7 @@ pub fn check_code(code: i32, is_own: bool) -> Result<()> {
 pub fn rt_sigqueueinfo(pid: i32, signal: i32, info: usize) -> Result<()> {
     let caller = process::current();
     let info = numbers::told_by_current(read_info(info, Some(signal))?);
-    check_code(info.si_code, pid as u32 == caller.id())?;
+    check_code(info.si_code, pid as u32 == caller.own_id())?;
     let target = u32::try_from(pid).ok().and_then(find_process).ok_or(Errno::ESRCH)?;
     send_to(&caller, &target, info)
 }
@@ -204,7 +207,7 @@ pub fn rt_tgsigqueueinfo(pid: i32, tid: i32, signal: i32, info: usize) -> Result
     if pid <= 0 || tid <= 0 {
         return Err(Errno::EINVAL);
     }
-    check_code(info.si_code, tid as u32 == caller.id())?;
+    check_code(info.si_code, tid as u32 == caller.own_id())?;
     let target = find_thread(Some(pid), tid)?;
     send_to_thread(&caller, &target, info)
 }

@@ -3,6 +3,7 @@
 
 use hayate_abi::file::AT_FDCWD;
 use hayate_abi::process::Sysinfo;
+use hayate_abi::signal::{SIGHUP, SIGINT};
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::{self, UserPtr};
 use hayate_machine::{info, power};
@@ -13,6 +14,8 @@ use crate::drivers::virtio_balloon;
 use crate::fs::ext4;
 use crate::memory::deferred_free;
 use crate::process;
+use crate::process::pid_namespace::PidNamespace;
+use crate::process::signal::send;
 use crate::process::{accounting, pids};
 use crate::random;
 use crate::schedule;
@@ -118,6 +121,15 @@ pub fn vhangup() -> Result<()> {
     Ok(())
 }
 
+/// Ends a PID namespace and the caller: for who waits for the init, it has ended by this signal.
+/// The threads end on their way to user mode.
+fn end_namespace(pids: &PidNamespace, signal: u32) {
+    if let Some(init) = pids.reboot(signal as i32) {
+        send::kill(&init);
+    }
+    process::current().process.begin_exit(0);
+}
+
 /// `reboot(2)`
 pub fn reboot(magic: u32, second: u32, command: u32, _argument: usize) -> Result<()> {
     const MAGIC: u32 = 0xfee1_dead;
@@ -128,9 +140,20 @@ pub fn reboot(magic: u32, second: u32, command: u32, _argument: usize) -> Result
     const POWER_OFF: u32 = 0x4321_fedc;
     const CAD_ON: u32 = 0x89ab_cdef;
     const CAD_OFF: u32 = 0;
-    process::current().credentials().require(Capability::SysBoot)?;
+    let pids = process::current().process.pid_namespace();
+    process::current().credentials().require_in(&pids.owner, Capability::SysBoot)?;
     if magic != MAGIC || !SECOND.contains(&second) {
         return Err(Errno::EINVAL);
+    }
+    if !pids.is_first() {
+        // `reboot_pid_ns`, kernel/pid_namespace.c.
+        let signal = match command {
+            RESTART | RESTART2 => SIGHUP,
+            HALT | POWER_OFF => SIGINT,
+            _ => return Err(Errno::EINVAL),
+        };
+        end_namespace(&pids, signal);
+        return Ok(());
     }
     match command {
         RESTART | RESTART2 => {

@@ -17,7 +17,7 @@ use crate::credentials::Capability;
 use crate::process;
 use crate::process::timer;
 use crate::process::timer::Clock;
-use crate::process::{Process, pids};
+use crate::process::{Process, pids, visible};
 use crate::schedule;
 use crate::schedule::{Woken, time};
 
@@ -59,7 +59,8 @@ pub fn cpu_clock(clock: i32) -> Result<(Arc<Process>, Clock)> {
         clock if clock >= 0 || clock & 3 == 3 => return Err(Errno::EINVAL),
         _ => {}
     }
-    let id = !(clock >> 3) as u32;
+    let number = !(clock >> 3) as u32;
+    let id = if number == 0 { 0 } else { visible::meant(number) };
     if clock & PER_THREAD != 0 {
         let id = if id == 0 { own.id() } else { id };
         own.process.thread(id).ok_or(Errno::EINVAL)?;

@@ -177,13 +177,13 @@ fn both_sides(tty: &Arc<Tty>, side: Side, command: u32, arg: u64) -> Result<i64>
         TIOCGEXCL => UserPtr::<i32>::new(arg as usize).write(&i32::from(tty.exclusive()))?,
         TIOCGPGRP => {
             let group = own_terminal(tty, side)?.unwrap_or(0);
-            UserPtr::<u32>::new(arg as usize).write(&group)?;
+            UserPtr::<u32>::new(arg as usize).write(&shown(group)?)?;
         }
         TIOCSPGRP => set_foreground(tty, arg)?,
         TIOCGSID => {
             own_terminal(tty, side)?;
             let session = tty.session_and_foreground().0.ok_or(Errno::ENOTTY)?;
-            UserPtr::<u32>::new(arg as usize).write(&session)?;
+            UserPtr::<u32>::new(arg as usize).write(&shown(session)?)?;
         }
         TIOCOUTQ => UserPtr::<i32>::new(arg as usize).write(&(tty.unshown() as i32))?,
         TIOCINQ => UserPtr::<i32>::new(arg as usize).write(&(tty.available() as i32))?,
@@ -253,6 +253,11 @@ fn own_terminal(tty: &Tty, side: Side) -> Result<Option<u32>> {
     if own || side == Side::Master { Ok(foreground) } else { Err(Errno::ENOTTY) }
 }
 
+/// The number of a group or session as the caller sees it.
+fn shown(number: u32) -> Result<u32> {
+    Ok(job::control().ok_or(Errno::ENOTTY)?.shown(number))
+}
+
 /// tcsetpgrp(3).
 fn set_foreground(tty: &Arc<Tty>, arg: u64) -> Result<()> {
     let control = job::control().ok_or(Errno::ENOTTY)?;
@@ -262,7 +267,7 @@ fn set_foreground(tty: &Arc<Tty>, arg: u64) -> Result<()> {
     }
     job::check_background(tty, signal::TTOU)?;
     let group: i32 = UserPtr::new(arg as usize).read()?;
-    let group = u32::try_from(group).map_err(|_| Errno::EINVAL)?;
+    let group = control.meant(u32::try_from(group).map_err(|_| Errno::EINVAL)?);
     if !control.group_exists(group) {
         return Err(Errno::ESRCH);
     }

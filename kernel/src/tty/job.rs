@@ -28,6 +28,12 @@ pub trait JobControl: Groups {
     /// Returns the calling process.
     fn caller(&self) -> Caller;
 
+    /// Returns the number of a group or session as the caller sees it; 0 if it does not.
+    fn shown(&self, number: u32) -> u32;
+
+    /// Returns the group that has this number for the caller; one that is none if there is none.
+    fn meant(&self, number: u32) -> u32;
+
     /// Returns the controlling terminal of the caller's session.
     fn controlling_terminal(&self) -> Option<Arc<Tty>>;
 

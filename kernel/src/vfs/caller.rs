@@ -18,6 +18,8 @@ pub struct Caller {
     pub identity: fn() -> Ucred,
     /// Returns the number of the calling process; 0 in the kernel itself.
     pub process: fn() -> u32,
+    /// Returns the number of a process as the calling process sees it; 0 if it does not.
+    pub shown_process: fn(u32) -> u32,
     /// Returns a resource limit (`RLIMIT_*`) of the calling process.
     pub limit: fn(usize) -> u64,
     /// Charges bytes that were read from a device to the calling thread, if there is one.
@@ -77,6 +79,11 @@ pub fn identity() -> Ucred {
 /// Returns the number of the calling process; 0 in the kernel itself.
 pub fn process() -> u32 {
     CALLER.get().map_or(0, |caller| (caller.process)())
+}
+
+/// Returns the number of a process as the calling process sees it; 0 if it does not.
+pub fn shown_process(number: u32) -> u32 {
+    CALLER.get().map_or(number, |caller| (caller.shown_process)(number))
 }
 
 /// Whether the calling process ends; false in the kernel itself.

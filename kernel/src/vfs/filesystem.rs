@@ -60,6 +60,11 @@ pub trait FileSystem: Send + Sync {
     fn root(&self) -> Arc<dyn Inode>;
     /// Returns the numbers of `statfs(2)`.
     fn usage(&self) -> Usage;
+    /// Whether it shows what mounts on it may hide from the programs of a container, so that no
+    /// other mount of it may show that (`SB_I_USERNS_VISIBLE`).
+    fn shows_system(&self) -> bool {
+        false
+    }
     /// How long the dentry cache may keep its answers.
     fn caching(&self) -> Caching {
         Caching::All

@@ -18,8 +18,9 @@ use super::caller;
 use super::filesystem::FileSystem;
 use super::filesystem_type::{FileSystemType, MountRequest};
 use super::mount;
-use super::mount::Mount;
 use super::mount::flags::{MS_RDONLY, MS_SYNCHRONOUS};
+use super::mount::{Mount, MountNamespace};
+use super::mount_locks::require_no_revelation;
 use super::mount_tree::with_access_times;
 use super::open_file::flags::O_RDWR;
 use super::open_file::{FileOps, OpenFile, Traits};
@@ -169,8 +170,9 @@ impl Configuration {
     /// nowhere yet.
     ///
     /// # Errors
-    /// `EINVAL` (no file system was made yet), `EBUSY` (it is mounted already), `ENOMEM`.
-    pub fn mount(&self, flags: u64) -> Result<Arc<Mount>> {
+    /// `EINVAL` (no file system was made yet), `EBUSY` (it is mounted already), `EPERM` (it would
+    /// show what is hidden in the namespace `own`), `ENOMEM`.
+    pub fn mount(&self, own: &MountNamespace, flags: u64) -> Result<Arc<Mount>> {
         let mut state = self.state.lock();
         let (filesystem, user) = match &state.phase {
             Phase::Made(filesystem, user) => (Arc::clone(filesystem), user.clone()),
@@ -181,6 +183,9 @@ impl Configuration {
         let read_only = state.flags & MS_RDONLY;
         let flags = with_access_times(flags | read_only);
         let mount = Mount::whole_of(filesystem, flags, source, user);
+        let lock = mount::lock();
+        require_no_revelation(own, &mount)?;
+        drop(lock);
         state.phase = Phase::Mounted(Arc::clone(&mount));
         state.forget_options();
         Ok(mount)

@@ -9,10 +9,10 @@
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use hayate_abi::Result;
+use hayate_abi::{Errno, Result};
 
 use super::dentry::{Dentry, Name};
-use super::mount::{Location, Mount, flags};
+use super::mount::{self, Location, Mount, MountNamespace, flags};
 use crate::reclaim::growth;
 
 impl Mount {
@@ -53,6 +53,37 @@ impl Mount {
     /// Whether it is locked in its place.
     pub fn is_place_locked(&self) -> bool {
         self.locked_place.load(Ordering::Relaxed)
+    }
+}
+
+/// Whether nothing of a mounted file system of this kind is hidden in a namespace, so that another
+/// mount of the kind, with the flags `new`, shows no more (`mnt_already_visible`, fs/namespace.c of
+/// Linux 6.1). The caller holds the lock of mounts.
+fn is_visible(own: &MountNamespace, kind: &str, new: u64) -> Result<bool> {
+    for mount in mount::all()? {
+        let is_whole = || mount.root().parent().is_none();
+        if mount.filesystem().type_name() != kind || !is_whole() || !own.has(&mount) {
+            continue;
+        }
+        let locked = mount.locked_flags.load(Ordering::Relaxed) & flags::MS_RDONLY;
+        let hides = |child: &Arc<Mount>| child.is_place_locked();
+        if locked & !new == 0 && !mount.children()?.iter().any(hides) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Fails with `EPERM` if a new mount in a namespace of users would show what is hidden from them.
+/// The caller holds the lock of mounts.
+pub fn require_no_revelation(own: &MountNamespace, mount: &Mount) -> Result<()> {
+    let filesystem = mount.filesystem();
+    if own.owner.is_first() || !filesystem.shows_system() {
+        return Ok(());
+    }
+    match is_visible(own, filesystem.type_name(), mount.flags())? {
+        true => Ok(()),
+        false => Err(Errno::EPERM),
     }
 }
 

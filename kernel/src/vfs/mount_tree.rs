@@ -18,6 +18,7 @@ use super::inode::FileKind;
 use super::mount;
 use super::mount::flags::*;
 use super::mount::{Location, Mount, MountNamespace};
+use super::mount_locks::require_no_revelation;
 use super::mount_point::keep_way;
 use super::open_file::flags::O_PATH;
 use super::open_file::{FileOps, OpenFile, Traits};
@@ -102,6 +103,7 @@ pub fn mount(
     if !own.has(&target.mount) {
         return Err(Errno::EINVAL);
     }
+    require_no_revelation(own, &mount)?;
     let target = target.into_topmost();
     keep_way(&target)?;
     mount::reserve(1)?;

@@ -37,7 +37,7 @@ pub struct Asker {
 
 /// A thread, process or group that can be signalled. A file that holds one does not keep it alive.
 pub trait Addressee: Send + Sync {
-    /// Returns its number; `None` when it is gone.
+    /// Returns its number inside the kernel; `None` when it is gone.
     fn number(&self) -> Option<i32>;
 
     /// Sends a signal if `asker` may (`sigio_perm`, fs/fcntl.c); an error only for a full queue.
@@ -46,8 +46,11 @@ pub trait Addressee: Send + Sync {
 
 /// The process layer, as seen from here.
 pub trait Directory: Send + Sync {
-    /// Finds the addressee with this number; `ESRCH`.
+    /// Finds the addressee that has this number for the caller; `ESRCH`.
     fn find(&self, kind: AddresseeKind, number: i32) -> Result<Arc<dyn Addressee>>;
+
+    /// Returns the process group with this number of the kernel.
+    fn group(&self, group: u32) -> Arc<dyn Addressee>;
 
     /// Returns the calling process.
     fn caller(&self) -> Arc<dyn Addressee>;
@@ -155,12 +158,12 @@ impl SignalOwner {
         }
     }
 
-    /// Makes a process group the owner if there is none.
+    /// Makes a process group, by its number inside the kernel, the owner if there is none.
     pub fn set_group(&self, group: u32) {
         let has_one = self.0.lock().addressee.is_some();
-        if !has_one {
+        if let (false, Ok(directory)) = (has_one, directory()) {
             // If the group is gone, no signal is sent.
-            let _ = self.set(AddresseeKind::Group, group as i32);
+            self.put(AddresseeKind::Group, Some(directory.group(group)), directory.asker());
         }
     }
 

@@ -82,6 +82,8 @@ pub struct Holdings {
     pub ipc_namespaces: Count,
     /// Mount namespaces (`user.max_mnt_namespaces`).
     pub mount_namespaces: Count,
+    /// PID namespaces (`user.max_pid_namespaces`).
+    pub pid_namespaces: Count,
     /// User namespaces (`user.max_user_namespaces`).
     pub user_namespaces: Count,
 }

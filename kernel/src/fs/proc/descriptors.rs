@@ -11,6 +11,7 @@ use super::text::{bytes, line};
 use super::tree;
 use super::tree::{Listing, Node, Subject, What};
 use crate::process;
+use crate::process::pidfd;
 use crate::vfs::inode::{DirectorySink, FileKind, Inode};
 use crate::vfs::mount::Location;
 use crate::vfs::open_file::OpenFile;
@@ -127,6 +128,9 @@ fn information(descriptor: &Descriptor, out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("flags:\t0{flags:o}"))?;
     line(out, format_args!("mnt_id:\t{}", file.location().mount.id()))?;
     line(out, format_args!("ino:\t{}", file.metadata()?.number))?;
+    if let Some(numbers) = pidfd::describe(&file, &descriptor.target.pids) {
+        return bytes(out, &numbers?);
+    }
     match file.ops().describe(&file) {
         Some(extra) => bytes(out, &extra),
         None => Ok(()),

@@ -12,6 +12,7 @@ use super::text::line;
 use super::tree::{Item, What};
 use crate::process::current;
 use crate::process::numbers::{shown_group, shown_user};
+use crate::process::visible;
 
 /// The items of `/proc/sysvipc`.
 pub static ITEMS: &[Item<()>] = &[
@@ -40,8 +41,8 @@ fn queues(_: &(), out: &mut Vec<u8>) -> Result<()> {
                 who.mode,
                 s.bytes,
                 s.messages,
-                s.last_sender,
-                s.last_receiver,
+                visible::shown(s.last_sender),
+                visible::shown(s.last_receiver),
                 shown_user(who.uid),
                 shown_group(who.gid),
                 shown_user(who.cuid),
@@ -103,8 +104,8 @@ fn segments(_: &(), out: &mut Vec<u8>) -> Result<()> {
                 s.id,
                 who.mode,
                 s.size,
-                s.creator,
-                s.last,
+                visible::shown(s.creator),
+                visible::shown(s.last),
                 s.attachments,
                 shown_user(who.uid),
                 shown_group(who.gid),

@@ -62,11 +62,17 @@ use alloc::sync::Arc;
 
 use hayate_abi::Result;
 
+use processes::Instance;
 use target::Target;
 
+use crate::credentials::Credentials;
+use crate::namespace::Handle;
+use crate::process::pid_namespace;
 use crate::process::record::Process;
+use crate::process::thread::{current, try_current};
+use crate::user_namespace::UserNamespace;
 use crate::vfs::filesystem::{Caching, FileSystem, Usage, anonymous_device};
-use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_machine, register_type};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
 use crate::vfs::inode::{Inode, downcast};
 use crate::vfs::open_file::OpenFile;
 
@@ -76,7 +82,7 @@ const MAGIC: u64 = 0x9fa0;
 /// Registers the type with mount(2).
 pub fn register() {
     static TYPE: FileSystemType =
-        FileSystemType { name: "proc", needs_device: false, user: of_machine, mount };
+        FileSystemType { name: "proc", needs_device: false, user: of_numbers, mount };
     register_type(&TYPE);
 }
 
@@ -89,10 +95,21 @@ pub fn process_of(file: &OpenFile) -> Option<Result<Arc<Process>>> {
 /// A mounted procfs.
 struct ProcFs {
     device: u64,
+    instance: Instance,
+}
+
+/// It belongs to the user namespace of the numbers that it shows (`proc_init_fs_context`).
+fn of_numbers(_: &Credentials) -> Handle<UserNamespace> {
+    current().process.pid_namespace().owner.clone()
 }
 
 fn mount(_: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
-    Ok(Arc::new(ProcFs { device: anonymous_device() }))
+    let pids = match try_current() {
+        Some(thread) => thread.process.pid_namespace(),
+        // At boot.
+        None => Handle::First(&pid_namespace::FIRST),
+    };
+    Ok(Arc::new(ProcFs { device: anonymous_device(), instance: Instance { pids } }))
 }
 
 impl FileSystem for ProcFs {
@@ -105,11 +122,15 @@ impl FileSystem for ProcFs {
     }
 
     fn root(&self) -> Arc<dyn Inode> {
-        processes::root(self.device)
+        processes::root(&self.instance, self.device)
     }
 
     fn usage(&self) -> Usage {
         Usage { magic: MAGIC, block_size: 4096, name_length: 255, ..Usage::default() }
+    }
+
+    fn shows_system(&self) -> bool {
+        true
     }
 
     fn caching(&self) -> Caching {

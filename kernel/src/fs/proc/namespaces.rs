@@ -5,8 +5,7 @@
 //! mount on which it is bound, keeps a namespace that no thread is in. Two processes show the same
 //! number if and only if they share the namespace.
 //!
-//! Of network and numbers of processes there is one namespace each, the first, with its number on
-//! Linux. Kinds that do not exist (cgroup, time) have no file, as in a kernel built
+//! Of network there is one namespace, the first, with its number on Linux. Kinds that do not exist (cgroup, time) have no file, as in a kernel built
 //! without them. A thread that has ended is in no namespaces but those of its users (`ENOENT`).
 
 use alloc::format;
@@ -24,6 +23,7 @@ use crate::ipc::namespace::IpcNamespace;
 use crate::namespace::{Handle, first};
 use crate::process::identity::UtsNamespace;
 use crate::process::numbers;
+use crate::process::pid_namespace::PidNamespace;
 use crate::process::thread::current;
 use crate::user_namespace::{self, UserNamespace};
 use crate::vfs::anonymous;
@@ -49,8 +49,8 @@ pub enum Namespace {
     Mount(Handle<MountNamespace>),
     /// Network: the first.
     Network,
-    /// Numbers of processes: the first.
-    Pid,
+    /// Numbers of processes.
+    Pid(Handle<PidNamespace>),
     /// Users.
     User(Handle<UserNamespace>),
 }
@@ -63,7 +63,7 @@ impl Namespace {
             Namespace::Ipc(_) => CLONE_NEWIPC,
             Namespace::Mount(_) => CLONE_NEWNS,
             Namespace::Network => CLONE_NEWNET,
-            Namespace::Pid => CLONE_NEWPID,
+            Namespace::Pid(_) => CLONE_NEWPID,
             Namespace::User(_) => CLONE_NEWUSER,
         }
     }
@@ -75,7 +75,7 @@ impl Namespace {
             Namespace::Ipc(_) => "ipc",
             Namespace::Mount(_) => "mnt",
             Namespace::Network => "net",
-            Namespace::Pid => "pid",
+            Namespace::Pid(_) => "pid",
             Namespace::User(_) => "user",
         }
     }
@@ -86,7 +86,7 @@ impl Namespace {
             Namespace::Ipc(ipc) => ipc.number,
             Namespace::Mount(mounts) => mounts.number,
             Namespace::Network => first::NET,
-            Namespace::Pid => first::PID,
+            Namespace::Pid(pids) => pids.number,
             Namespace::User(user) => user.number,
         }
     }
@@ -98,7 +98,8 @@ impl Namespace {
             Namespace::Uts(uts) => Some(uts.owner.clone()),
             Namespace::Ipc(ipc) => Some(ipc.owner.clone()),
             Namespace::Mount(mounts) => Some(mounts.owner.clone()),
-            Namespace::Network | Namespace::Pid => Some(user_namespace::first()),
+            Namespace::Pid(pids) => Some(pids.owner.clone()),
+            Namespace::Network => Some(user_namespace::first()),
             Namespace::User(user) => user.parent().cloned(),
         }
     }
@@ -108,10 +109,21 @@ impl Namespace {
     fn open_owner(&self) -> Result<i64> {
         let thread = current();
         let owner = self.owner().filter(|owner| owner.is_within(&thread.credentials().user));
-        let user = Namespace::User(owner.ok_or(Errno::EPERM)?);
-        let ops = Arc::new(OpenNamespace(user.clone()));
-        let file = OpenFile::new(ops, user.place(), O_RDONLY)?;
-        Ok(thread.install(file, true)?.into())
+        Namespace::User(owner.ok_or(Errno::EPERM)?).open()
+    }
+
+    /// Opens the PID namespace in which it was made, and returns the descriptor. `EPERM` if that is
+    /// not the caller's or inside of that (`pidns_get_parent`).
+    fn open_parent(pids: &PidNamespace) -> Result<i64> {
+        let own = current().process.pid_namespace();
+        let parent = pids.parent().filter(|parent| parent.is_within(&own));
+        Namespace::Pid(parent.cloned().ok_or(Errno::EPERM)?).open()
+    }
+
+    fn open(self) -> Result<i64> {
+        let ops = Arc::new(OpenNamespace(self.clone()));
+        let file = OpenFile::new(ops, self.place(), O_RDONLY)?;
+        Ok(current().install(file, true)?.into())
     }
 
     fn text(&self) -> Vec<u8> {
@@ -145,8 +157,12 @@ pub static ITEMS: &[Item<Target>] = &[
     namespace!("ipc", |target| Ok(Namespace::Ipc(set(target)?.ipc))),
     namespace!("mnt", |target| Ok(Namespace::Mount(set(target)?.mounts))),
     namespace!("net", |target| set(target).map(|_| Namespace::Network)),
-    namespace!("pid", |target| set(target).map(|_| Namespace::Pid)),
-    namespace!("pid_for_children", |target| set(target).map(|_| Namespace::Pid)),
+    namespace!("pid", |target| Ok(Namespace::Pid(target.process()?.pid_namespace()))),
+    namespace!("pid_for_children", |target| {
+        // There is none before its first process (`pidns_for_children_get`).
+        let pids = set(target)?.pids;
+        if pids.has_begun() { Ok(Namespace::Pid(pids)) } else { Err(Errno::ENOENT) }
+    }),
     namespace!("user", |target| Ok(Namespace::User(user(target)?))),
     namespace!("uts", |target| Ok(Namespace::Uts(set(target)?.uts))),
 ];
@@ -220,7 +236,7 @@ impl FileOps for OpenNamespace {
         match (command, &self.0) {
             (NS_GET_USERNS, namespace) => namespace.open_owner(),
             (NS_GET_PARENT, user @ Namespace::User(_)) => user.open_owner(),
-            (NS_GET_PARENT, Namespace::Pid) => Err(Errno::EPERM),
+            (NS_GET_PARENT, Namespace::Pid(pids)) => Namespace::open_parent(pids),
             (NS_GET_PARENT, _) => Err(Errno::EINVAL),
             (NS_GET_NSTYPE, namespace) => Ok(namespace.kind() as i64),
             (NS_GET_OWNER_UID, Namespace::User(user)) => {

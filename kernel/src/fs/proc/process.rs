@@ -98,8 +98,10 @@ struct Tasks;
 impl Listing<Target> for Tasks {
     fn lookup(&self, target: &Target, device: u64, name: &[u8]) -> Result<Arc<dyn Inode>> {
         let id = number(name).ok_or(Errno::ENOENT)?;
-        let thread = target.process()?.thread(id).ok_or(Errno::ENOENT)?;
-        Ok(Node::entry(Target::of_thread(&thread), &THREAD, device, tree::ROOT_NUMBER, name))
+        let kernel = target.pids.meant(id).ok_or(Errno::ENOENT)?;
+        let thread = target.process()?.thread(kernel).ok_or(Errno::ENOENT)?;
+        let thread = Target::of_thread(&thread, &target.pids);
+        Ok(Node::entry(thread, &THREAD, device, tree::ROOT_NUMBER, name))
     }
 
     fn list(
@@ -109,7 +111,8 @@ impl Listing<Target> for Tasks {
         sink: &mut dyn DirectorySink,
     ) -> Result<()> {
         let threads = target.process()?.threads()?;
-        let mut ids = growth::collect(threads.iter().map(|thread| thread.id()))?;
+        let shown = |thread: &Arc<Thread>| target.shown(thread.id());
+        let mut ids = growth::collect(threads.iter().map(shown).filter(|&id| id != 0))?;
         ids.sort_unstable();
         list_numbers(&ids, 2, position, sink);
         Ok(())

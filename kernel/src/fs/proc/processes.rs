@@ -10,14 +10,17 @@ use super::process as files;
 use super::target::Target;
 use super::text::{list_numbers, number};
 use super::tree;
-use super::tree::{Item, Listing, Node, What};
+use super::tree::{Item, Listing, Node, Subject, What};
 use super::{hayate, ipc, kmsg, settings, system};
+use crate::namespace::Handle;
 use crate::process;
+use crate::process::pid_namespace::PidNamespace;
 use crate::process::pids;
 use crate::reclaim::growth;
 use crate::vfs::inode::{DirectorySink, Inode};
 
-/// Positions in the root: fixed entries from 2 on, then processes by number.
+/// Positions in the root: fixed entries from 2 on, those of the mount, then processes by number.
+const OWN_FROM: u64 = 1 << 15;
 const FIRST_PROCESS: u64 = 1 << 16;
 
 /// The files of the root directory, besides processes.
@@ -32,60 +35,112 @@ static ITEMS: &[Item<()>] = &[
     Item { name: "meminfo", what: What::Text(system::meminfo) },
     Item { name: "mounts", what: What::Link(|()| Ok(b"self/mounts".to_vec())) },
     Item { name: "net", what: What::Link(|()| Ok(b"self/net".to_vec())) },
-    Item { name: "self", what: What::Link(own_process) },
     Item { name: "stat", what: What::Text(system::stat) },
     Item { name: "swaps", what: What::Text(system::swaps) },
     Item { name: "sys", what: What::Directory(settings::ITEMS) },
     Item { name: "sysvipc", what: What::Directory(ipc::ITEMS) },
-    Item { name: "thread-self", what: What::Link(own_thread) },
     Item { name: "uptime", what: What::Text(system::uptime) },
     Item { name: "version", what: What::Text(system::version) },
     Item { name: "vmstat", what: What::Text(system::vmstat) },
 ];
 
+/// Those that differ between one mounted procfs and another.
+static OWN_ITEMS: &[Item<Instance>] = &[
+    Item { name: "self", what: What::Link(own_process) },
+    Item { name: "thread-self", what: What::Link(own_thread) },
+];
+
+/// A mounted procfs: it shows the processes of a PID namespace, that of its mounter.
+#[derive(Clone)]
+pub struct Instance {
+    /// The namespace.
+    pub pids: Handle<PidNamespace>,
+}
+
+impl Subject for Instance {
+    fn owner(&self, _: bool) -> (u32, u32) {
+        (0, 0)
+    }
+
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_fixed(&self) -> bool {
+        true
+    }
+
+    fn seed(&self) -> u64 {
+        0
+    }
+}
+
 /// The root directory of a mounted procfs.
-pub fn root(device: u64) -> Arc<dyn Inode> {
-    static ROOT: What<()> = What::Listing(&Root);
-    Node::entry((), &ROOT, device, tree::ROOT_NUMBER, b"")
+pub fn root(instance: &Instance, device: u64) -> Arc<dyn Inode> {
+    static ROOT: What<Instance> = What::Listing(&Root);
+    Node::entry(instance.clone(), &ROOT, device, tree::ROOT_NUMBER, b"")
 }
 
 struct Root;
 
-impl Listing<()> for Root {
-    fn lookup(&self, _: &(), device: u64, name: &[u8]) -> Result<Arc<dyn Inode>> {
+impl Listing<Instance> for Root {
+    fn lookup(&self, instance: &Instance, device: u64, name: &[u8]) -> Result<Arc<dyn Inode>> {
+        if let Some(item) = tree::find(OWN_ITEMS, name) {
+            let instance = instance.clone();
+            return Ok(Node::entry(instance, &item.what, device, tree::ROOT_NUMBER, name));
+        }
         if let Some(item) = tree::find(ITEMS, name) {
             return Ok(Node::entry((), &item.what, device, tree::ROOT_NUMBER, name));
         }
         // A thread's number is found as well, though it is not listed (proc(5)).
-        let id = number(name).ok_or(Errno::ENOENT)?;
+        let pids = &instance.pids;
+        let id = number(name).and_then(|id| pids.meant(id)).ok_or(Errno::ENOENT)?;
         let target = match pids::process(id) {
-            Some(process) => Target::of_process(&process),
-            None => Target::of_thread(&pids::thread(id).ok_or(Errno::ENOENT)?),
+            Some(process) => Target::of_process(&process, pids),
+            None => Target::of_thread(&pids::thread(id).ok_or(Errno::ENOENT)?, pids),
         };
         Ok(Node::entry(target, &files::PROCESS, device, tree::ROOT_NUMBER, name))
     }
 
-    fn list(&self, _: &(), position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {
+    fn list(
+        &self,
+        instance: &Instance,
+        position: &mut u64,
+        sink: &mut dyn DirectorySink,
+    ) -> Result<()> {
+        if *position < OWN_FROM && !tree::list(ITEMS, 2, position, sink) {
+            return Ok(());
+        }
         if *position < FIRST_PROCESS {
-            if !tree::list(ITEMS, 2, position, sink) {
+            *position = (*position).max(OWN_FROM);
+            if !tree::list(OWN_ITEMS, OWN_FROM, position, sink) {
                 return Ok(());
             }
             *position = FIRST_PROCESS;
         }
-        let mut ids = growth::collect(pids::processes()?.iter().map(|process| process.id()))?;
+        let all = instance.pids.processes()?;
+        let shown = all.iter().map(|process| instance.pids.shown(process.id()));
+        let mut ids = growth::collect(shown.filter(|&id| id != 0))?;
         ids.sort_unstable();
         list_numbers(&ids, FIRST_PROCESS, position, sink);
         Ok(())
     }
 }
 
+/// The number of the caller's process or thread in the procfs. `ENOENT` if it is not there
+/// (`proc_self_get_link`).
+fn own(instance: &Instance, kernel: u32) -> Result<u32> {
+    Some(instance.pids.shown(kernel)).filter(|&number| number != 0).ok_or(Errno::ENOENT)
+}
+
 /// `/proc/self`.
-pub fn own_process(_: &()) -> Result<Vec<u8>> {
-    Ok(format!("{}", process::current().process.id()).into_bytes())
+fn own_process(instance: &Instance) -> Result<Vec<u8>> {
+    Ok(format!("{}", own(instance, process::current().process.id())?).into_bytes())
 }
 
 /// `/proc/thread-self`.
-pub fn own_thread(_: &()) -> Result<Vec<u8>> {
+fn own_thread(instance: &Instance) -> Result<Vec<u8>> {
     let thread = process::current();
-    Ok(format!("{}/task/{}", thread.process.id(), thread.id()).into_bytes())
+    let (process, thread) = (own(instance, thread.process.id())?, own(instance, thread.id())?);
+    Ok(format!("{process}/task/{thread}").into_bytes())
 }

@@ -266,6 +266,7 @@ static USER: &[Item<()>] = &[
     limit!("max_ipc_namespaces", namespaces::MOST_IPC, most_namespaces),
     limit!("max_mnt_namespaces", namespaces::MOST_MNT, most_namespaces),
     limit!("max_user_namespaces", namespaces::MOST_USER, most_namespaces),
+    limit!("max_pid_namespaces", namespaces::MOST_PID, most_namespaces),
     limit!("max_uts_namespaces", namespaces::MOST_UTS, most_namespaces),
 ];
 

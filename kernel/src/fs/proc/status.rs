@@ -12,6 +12,7 @@ use super::target::Target;
 use super::text::{TICK_NS, bytes, line, line_of, put};
 use crate::memory::PAGE;
 use crate::process::numbers::{shown_group, shown_user};
+use crate::process::pid_namespace::list_below;
 use crate::process::record::Process;
 use crate::process::thread::Thread;
 use crate::process::tracing;
@@ -61,7 +62,7 @@ pub(super) fn stat(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let children = process.children_usage();
     let space = thread.as_ref().and_then(|thread| thread.space());
     let sizes = space.map(|space| space.totals()).unwrap_or_default();
-    let (tty, foreground) = terminal_of(&process);
+    let (tty, foreground) = terminal_of(target, &process);
     let execution = thread.as_ref().and_then(|thread| thread.execution());
     let nice = execution.as_ref().map_or(0, |execution| i64::from(execution.nice()));
     let cpu = execution.as_ref().map_or(0, |execution| execution.cpu());
@@ -70,16 +71,16 @@ pub(super) fn stat(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let blocked = thread.as_ref().map_or(0, |thread| thread.blocked());
     let ticks = |ns: u64| ns / TICK_NS;
 
-    put(out, format_args!("{} (", target.id))?;
+    put(out, format_args!("{} (", target.shown(target.kernel_number())))?;
     bytes(out, &process_name(target)?)?;
     put(
         out,
         format_args!(
             ") {} {} {} {} {tty} {foreground} 0 {} {} {} {} {} {} {} {} ",
             state(target),
-            process.parent_id(),
-            process.group(),
-            process.session_id(),
+            target.shown(process.parent_id()),
+            target.shown(process.group()),
+            target.shown(process.session_id()),
             usage.minor_faults,
             children.minor_faults,
             usage.major_faults,
@@ -111,11 +112,11 @@ pub(super) fn stat(target: &Target, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// The number of the controlling terminal (0: none) and its foreground group (-1: none).
-fn terminal_of(process: &Process) -> (i64, i64) {
+fn terminal_of(target: &Target, process: &Process) -> (i64, i64) {
     let Some(tty) = process.session().terminal() else { return (0, -1) };
     let (major, minor) = tty.device;
     let number = DeviceNumber::new(major, minor).encode() as i64;
-    (number, tty.session_and_foreground().1.map_or(-1, i64::from))
+    (number, tty.session_and_foreground().1.map_or(-1, |group| target.shown(group).into()))
 }
 
 /// `/proc/PID/status`. A process that has ended has no space, and no execution.
@@ -129,11 +130,16 @@ pub(super) fn status(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     }
     let state = state(target);
     line(out, format_args!("State:\t{state} ({})", word_of(state)))?;
-    line(out, format_args!("Tgid:\t{}\nNgid:\t0\nPid:\t{}", process.id(), target.id))?;
-    let tracer = thread.as_deref().map_or(0, tracing::tracer_of);
-    line(out, format_args!("PPid:\t{}\nTracerPid:\t{tracer}", process.parent_id()))?;
+    let [whole, own, parent] =
+        [process.id(), target.kernel_number(), process.parent_id()].map(|id| target.shown(id));
+    line(out, format_args!("Tgid:\t{whole}\nNgid:\t0\nPid:\t{own}"))?;
+    let tracer = target.shown(thread.as_deref().map_or(0, tracing::tracer_of));
+    line(out, format_args!("PPid:\t{parent}\nTracerPid:\t{tracer}"))?;
     if let Some(thread) = &thread {
         status_of_owner(thread, out)?;
+    }
+    status_of_numbers(target, &process, out)?;
+    if let Some(thread) = &thread {
         status_of_memory(thread, out)?;
     }
     line(out, format_args!("Threads:\t{}", process.thread_count()))?;
@@ -173,6 +179,22 @@ fn status_of_owner(thread: &Thread, out: &mut Vec<u8>) -> Result<()> {
         put(out, format_args!("{} ", shown_group(*group)))?;
     }
     bytes(out, b"\n")
+}
+
+/// The numbers in the namespace that the file shows, and in those below it.
+fn status_of_numbers(target: &Target, process: &Process, out: &mut Vec<u8>) -> Result<()> {
+    let numbers = [
+        ("NStgid", process.id()),
+        ("NSpid", target.kernel_number()),
+        ("NSpgid", process.group()),
+        ("NSsid", process.session_id()),
+    ];
+    for (name, kernel) in numbers {
+        put(out, format_args!("{name}:\t{}", target.shown(kernel)))?;
+        list_below(&target.pids, process, kernel, out)?;
+        bytes(out, b"\n")?;
+    }
+    Ok(())
 }
 
 /// The sizes of the space.

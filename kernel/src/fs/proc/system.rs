@@ -16,6 +16,7 @@ use crate::ipc::sysv::shm;
 use crate::memory::deferred_free;
 use crate::page_cache::{reclaim, write_back};
 use crate::process;
+use crate::process::thread::current;
 use crate::process::{identity, pids};
 use crate::reclaim::growth;
 use crate::schedule::time;
@@ -65,7 +66,8 @@ pub(super) fn loadavg(_: &(), out: &mut Vec<u8>) -> Result<()> {
         put(out, format_args!("{}.{:02} ", load >> 11, ((load & 0x7ff) * 100) >> 11))?;
     }
     let (running, all) = (schedule::count_runnable(), pids::count());
-    line(out, format_args!("{running}/{all} {}", pids::last()))
+    let last = current().process.pid_namespace().last();
+    line(out, format_args!("{running}/{all} {last}"))
 }
 
 /// Pages of files in memory and of segments of shared memory.

@@ -8,8 +8,10 @@ use hayate_abi::{Errno, Result};
 use super::tree::Subject;
 use crate::credentials::Credentials;
 use crate::memory::Space;
+use crate::namespace::Handle;
 use crate::process::access;
 use crate::process::access::Ids;
+use crate::process::pid_namespace::PidNamespace;
 use crate::process::record::Process;
 use crate::process::thread::{Thread, current};
 
@@ -18,19 +20,33 @@ use crate::process::thread::{Thread, current};
 pub struct Target {
     process: Weak<Process>,
     pub(super) thread: Option<Weak<Thread>>,
-    pub(super) id: u32,
+    id: u32,
+    /// The PID namespace whose numbers the file shows: that of the mounted procfs.
+    pub(super) pids: Handle<PidNamespace>,
 }
 
 impl Target {
     /// The process as a whole.
-    pub fn of_process(process: &Arc<Process>) -> Self {
-        Self { process: Arc::downgrade(process), thread: None, id: process.id() }
+    pub fn of_process(process: &Arc<Process>, pids: &Handle<PidNamespace>) -> Self {
+        let (id, pids) = (process.id(), pids.clone());
+        Self { process: Arc::downgrade(process), thread: None, id, pids }
     }
 
     /// One thread.
-    pub fn of_thread(thread: &Arc<Thread>) -> Self {
+    pub fn of_thread(thread: &Arc<Thread>, pids: &Handle<PidNamespace>) -> Self {
         let process = Arc::downgrade(&thread.process);
-        Self { process, thread: Some(Arc::downgrade(thread)), id: thread.id() }
+        let (thread, id) = (Some(Arc::downgrade(thread)), thread.id());
+        Self { process, thread, id, pids: pids.clone() }
+    }
+
+    /// Its number inside the kernel.
+    pub fn kernel_number(&self) -> u32 {
+        self.id
+    }
+
+    /// The number of a process, thread, group or session as the file shows it.
+    pub fn shown(&self, kernel: u32) -> u32 {
+        self.pids.shown(kernel)
     }
 
     /// Returns the process; ESRCH if it has ended.

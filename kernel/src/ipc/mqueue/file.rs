@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use hayate_abi::{Errno, Result};
 
 use super::queue::Queue;
+use crate::vfs::caller;
 use crate::vfs::inode::{Attributes, Change, Inode, Metadata, Timestamp};
 use crate::vfs::open_file::{FileOps, OpenFile, OpenRequest, Traits};
 use crate::vfs::poll::{Events, Registrar};
@@ -55,7 +56,9 @@ impl FileOps for Queue {
         let (bytes, notice) = self.shown();
         let text = format!(
             "QSIZE:{bytes:<10} NOTIFY:{:<5} SIGNO:{:<5} NOTIFY_PID:{:<6}\n",
-            notice.way, notice.signal, notice.process
+            notice.way,
+            notice.signal,
+            caller::shown_process(notice.process)
         );
         let rest = usize::try_from(offset).ok().and_then(|offset| text.as_bytes().get(offset..));
         let rest = rest.unwrap_or_default();

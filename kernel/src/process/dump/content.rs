@@ -19,6 +19,7 @@ use crate::memory::{PAGE, Protection, RegionFlags, ShownRegion, Space};
 use crate::process::record::Process;
 use crate::process::thread::Thread;
 use crate::process::user_registers::user_registers;
+use crate::process::visible;
 use crate::reclaim::growth::Grow;
 use crate::vfs::attributes::FileKind;
 use crate::vfs::mount::Location;
@@ -60,7 +61,7 @@ pub fn of(thread: &Thread, info: &Siginfo, regs: &UserRegs) -> Result<CoreConten
         nice: thread.execution().map_or(0, |execution| execution.nice()),
         user: credentials.uid,
         group: credentials.gid,
-        identity: identity(process, process.id()),
+        identity: identity(process, thread.own_process_id()),
         name: &thread.shown_name(),
         arguments: &arguments[..shown],
     };
@@ -98,9 +99,9 @@ fn lack(_: OutOfMemory) -> Errno {
 fn identity(process: &Process, number: u32) -> Identity {
     Identity {
         number,
-        parent: process.parent_id(),
-        group: process.group(),
-        session: process.session_id(),
+        parent: visible::shown(process.parent_id()),
+        group: visible::shown(process.group()),
+        session: visible::shown(process.session_id()),
     }
 }
 
@@ -114,7 +115,7 @@ fn status(thread: &Thread, regs: &UserRegs, signal: u32) -> notes::Status {
         signal,
         pending: thread.queue.mask(),
         blocked: thread.blocked(),
-        identity: identity(process, thread.id()),
+        identity: identity(process, thread.own_id()),
         times: [usage.user_ns, usage.system_ns, children.user_ns, children.system_ns],
         registers: user_registers(regs, [cpu::user_fs_base(), cpu::user_gs_base()]),
     }

@@ -71,8 +71,10 @@ fn place(thread: &Thread, signal: u32) -> Result<CoreTarget> {
     let credentials = thread.credentials();
     let host = thread.uts().host();
     let facts = Facts {
-        process: process.id(),
-        thread: thread.id(),
+        process: thread.own_process_id(),
+        thread: thread.own_id(),
+        first_process: process.id(),
+        first_thread: thread.id(),
         user: credentials.uid,
         group: credentials.gid,
         dumpable: process.dumpable.load(Ordering::Relaxed),

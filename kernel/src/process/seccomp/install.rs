@@ -144,7 +144,8 @@ fn add_to_all(thread: &Thread, filter: &mut Arc<Filter>) -> Result<Option<u32>> 
                         (Some(_), None) => false,
                     }
             };
-            unable = threads.iter().find(|other| !is_able(state_of(other))).map(|other| other.id());
+            unable =
+                threads.iter().find(|other| !is_able(state_of(other))).map(|other| other.own_id());
             // A maker puts its thread into the process's list, and then asks whether its own calls
             // are looked at (`pass_on`). So they are before the list is read: a new thread is found
             // in it, or its maker waits for this lock and finds the filters.

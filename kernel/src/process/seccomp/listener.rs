@@ -10,6 +10,7 @@ use hayate_machine::user;
 use super::notices::{Answer, Gift, Notices};
 use crate::memory::PAGE;
 use crate::process::thread::current;
+use crate::process::visible;
 use crate::vfs::anonymous;
 use crate::vfs::open_file::flags::{O_CLOEXEC, O_RDWR};
 use crate::vfs::open_file::{FileOps, OpenFile, Traits};
@@ -64,7 +65,7 @@ impl Listener {
         requested.map_err(|_| Errno::EINTR)?;
         let received = notices.receive()?;
         bytes[..8].copy_from_slice(&received.id.to_ne_bytes());
-        bytes[8..12].copy_from_slice(&received.thread.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&visible::shown(received.thread).to_ne_bytes());
         bytes[16..].copy_from_slice(&received.data);
         user::copy_out(to, &bytes).inspect_err(|_| notices.return_back(received.id))
     }

@@ -10,7 +10,7 @@ use super::sets::{CORE, IGNORED_BY_DEFAULT, STOPS};
 use super::{frame, send, stopping};
 use crate::process::images;
 use crate::process::images::recording;
-use crate::process::record::notice;
+use crate::process::record::{Process, notice};
 use crate::process::thread::{Thread, current};
 use crate::process::{dump, exit, job_control, tracing};
 use crate::schedule;
@@ -26,7 +26,7 @@ pub fn attend(regs: &mut UserRegs) {
     if start_tid != 0 {
         thread.set_start_tid(0);
         // As in Linux, a bad address is ignored.
-        let _ = UserPtr::<u32>::new(start_tid).write(&thread.id());
+        let _ = UserPtr::<u32>::new(start_tid).write(&thread.own_id());
     }
     loop {
         schedule::current().clear_interrupt();
@@ -100,8 +100,8 @@ fn by_default(thread: &Thread, info: &Siginfo, regs: &UserRegs) {
     let signal = info.si_signo as u32;
     let process = &thread.process;
     let this = bit(signal);
-    if IGNORED_BY_DEFAULT & this != 0 || (process.id() == 1 && this != bit(SIGKILL)) {
-        // pid 1 gets no signal without a handler; `force` ends it directly.
+    if IGNORED_BY_DEFAULT & this != 0 || process.is_unkillable() && spares(process, this) {
+        // An init gets no signal without a handler.
     } else if STOPS & this != 0 {
         if signal != SIGSTOP && job_control::is_orphaned(process.group(), None) {
             return;
@@ -120,6 +120,13 @@ fn by_default(thread: &Thread, info: &Siginfo, regs: &UserRegs) {
         // After a core file the end is decided already.
         process.begin_exit(signal as i32);
     }
+}
+
+/// Whether an init is not ended or stopped by a signal that it has no handler for. Those of another
+/// PID namespace than the first have got `SIGKILL` and `SIGSTOP` from above (`get_signal`).
+fn spares(process: &Process, signal: SignalSet) -> bool {
+    let own = if process.is_reaper() { bit(SIGKILL) | bit(SIGSTOP) } else { bit(SIGKILL) };
+    signal & own == 0
 }
 
 /// The error of the interrupted system call, if the thread returns from one.

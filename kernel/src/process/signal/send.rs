@@ -14,6 +14,7 @@ use crate::process::pids;
 use crate::process::record::{Process, notice};
 use crate::process::thread::{Thread, current};
 use crate::process::tracing;
+use crate::process::{numbers, visible};
 use crate::reclaim::growth::Grow;
 
 /// Sends a signal to a process: one of its threads takes it.
@@ -39,6 +40,9 @@ pub fn force(thread: &Thread, info: Siginfo) {
     if thread.blocked() & bit(signal) != 0 || ignored & bit(signal) != 0 {
         actions.reset(signal);
         thread.set_blocked_quietly(thread.blocked() & !bit(signal));
+    }
+    if process.is_unkillable() && actions.get(signal).sa_handler == SIG_DFL {
+        process.give_up_sparing();
     }
     if process.id() == 1 && actions.get(signal).sa_handler == SIG_DFL {
         // pid 1 does not get signals without a handler, but an instruction that cannot be executed
@@ -79,7 +83,7 @@ fn post(process: &Arc<Process>, thread: Option<&Thread>, info: Siginfo) -> Resul
             tracing::link::continued(process);
         }
     }
-    if is_ignored(process, thread, signal) {
+    if is_ignored(process, thread, &info) {
         return Ok(());
     }
     if signal == SIGKILL {
@@ -110,7 +114,8 @@ fn discard_everywhere(process: &Process, signals: SignalSet) {
 
 /// Whether a signal would have no effect, so that it need not be queued (`sig_ignored`). A blocked
 /// signal is never ignored, because the action may change before it is unblocked.
-fn is_ignored(process: &Process, thread: Option<&Thread>, signal: u32) -> bool {
+fn is_ignored(process: &Process, thread: Option<&Thread>, info: &Siginfo) -> bool {
+    let signal = info.si_signo as u32;
     let blocked = match thread {
         Some(thread) => thread.blocked(),
         None => process.blocked_by_all(),
@@ -122,11 +127,23 @@ fn is_ignored(process: &Process, thread: Option<&Thread>, signal: u32) -> bool {
         return false;
     }
     let (ignored, caught) = process.actions().ignored_and_caught();
-    if process.id() == 1 && caught & bit(signal) == 0 {
-        // The first process gets only signals for which it has a handler (SIGNAL_UNKILLABLE).
+    if process.is_unkillable()
+        && caught & bit(signal) == 0
+        && !(process.is_reaper() && is_forced(process, info))
+    {
+        // An init gets only signals for which it has a handler (SIGNAL_UNKILLABLE).
         return true;
     }
     (ignored | IGNORED_BY_DEFAULT & !caught) & bit(signal) != 0
+}
+
+/// Whether a signal reaches the init of a PID namespace that is not the first though it has no
+/// handler for it: the kernel, or a process outside, ends or stops it (`send_signal_locked`).
+#[cold]
+fn is_forced(init: &Process, info: &Siginfo) -> bool {
+    let is_kernel_only = matches!(info.si_signo as u32, SIGKILL | SIGSTOP);
+    let from_outside = || numbers::names_a_sender(info) && !visible::is_seen_by(init);
+    is_kernel_only && (info.si_code == SI_KERNEL || from_outside())
 }
 
 /// Whether a tracer may want to know of a signal to this thread, or to the process.

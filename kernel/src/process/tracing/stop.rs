@@ -17,6 +17,7 @@ use crate::process::images::recording;
 use crate::process::record::{Process, notice};
 use crate::process::signal::{send, stopping};
 use crate::process::thread::Thread;
+use crate::process::visible;
 use crate::schedule;
 
 /// A stop.
@@ -36,7 +37,7 @@ struct Halt {
 /// The information of a stop that is no signal's (`ptrace_do_notify`).
 fn own_info(thread: &Thread, signal: u32, code: u32) -> Siginfo {
     let uid = thread.credentials().uid;
-    Siginfo::from_sender(signal, code as i32, thread.id(), uid)
+    Siginfo::from_sender(signal, code as i32, thread.own_id(), uid)
 }
 
 impl Halt {
@@ -268,7 +269,8 @@ pub fn signal_stop(thread: &Thread, info: Siginfo, regs: &mut UserRegs) -> Optio
     let mut info = shown;
     if info.si_signo != signal as i32 {
         let tracer = &tracee.tracer;
-        let sender = if linked { tracer.process().id() } else { 0 };
+        let seen = || visible::shown_to(thread.process(), tracer.process().id());
+        let sender = if linked { seen() } else { 0 };
         info = Siginfo::from_sender(signal, SI_USER, sender, tracer.credentials().uid);
     }
     if thread.blocked() & bit(signal) != 0 {
@@ -334,6 +336,7 @@ pub fn filtered(thread: &Thread, regs: &mut UserRegs, data: u16) -> bool {
 #[cold]
 pub fn started(thread: &Thread, regs: &mut UserRegs, what: u32, number: u32) {
     if let Some(tracee) = of(thread) {
+        let number = visible::shown_to(tracee.tracer.process(), number);
         event(&tracee, regs, what, u64::from(number), false);
     }
 }
@@ -360,6 +363,7 @@ pub fn executed(thread: &Thread, regs: &mut UserRegs, number: u32) {
         state.forced_step = false;
     }
     if wants(&tracee, PTRACE_EVENT_EXEC) {
+        let number = visible::shown_to(tracee.tracer.process(), number);
         event(&tracee, regs, PTRACE_EVENT_EXEC, u64::from(number), false);
     } else if !tracee.seized {
         thread.signal_self(SIGTRAP);

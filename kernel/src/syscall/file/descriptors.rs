@@ -11,7 +11,7 @@ use super::{View, credentials, descriptor_limit, files, install, open_file, path
 use crate::fs::tmpfs::memfd;
 use crate::ipc::pipe;
 use crate::process;
-use crate::process::numbers;
+use crate::process::{numbers, visible};
 use crate::vfs::descriptor::FdTable;
 use crate::vfs::inode::FileKind;
 use crate::vfs::lock_owner::LockOwner;
@@ -191,6 +191,7 @@ mod command {
 /// The owner as `F_GETOWN` returns it: a group's number is negative.
 fn owner_number(file: &OpenFile) -> i32 {
     let (kind, number) = file.owner().get();
+    let number = visible::shown_signed(number);
     if kind == AddresseeKind::Group { -number } else { number }
 }
 
@@ -256,6 +257,9 @@ fn query_lock(
     let mut lock = pointer.read()?;
     let owner = lock_owner(table, file, description, &lock)?;
     locks::query(file, owner, &mut lock)?;
+    if lock.l_type != locks::F_UNLCK {
+        lock.l_pid = visible::shown_signed(lock.l_pid);
+    }
     pointer.write(&lock)?;
     Ok(0)
 }
@@ -318,6 +322,7 @@ fn signal_command(file: &OpenFile, command: i32, argument: usize) -> Result<i64>
         }
         F_GETOWN_EX => {
             let (kind, pid) = file.owner().get();
+            let pid = visible::shown_signed(pid);
             UserPtr::new(argument).write(&OwnerEx { kind: kind as i32, pid })?;
             Ok(0)
         }

@@ -182,7 +182,7 @@ pub fn fsmount(fd: i32, flags: u32, attributes: u32) -> Result<i32> {
     }
     let mount_flags = plain_flags(attributes) | times_flag(attributes)?;
     let file = open_file(fd)?;
-    let mount = Configuration::of(&file)?.mount(mount_flags)?;
+    let mount = Configuration::of(&file)?.mount(&process::current().mounts(), mount_flags)?;
     install(mount_tree::open_loose(mount)?, flags & CLOSE_ON_EXEC != 0)
 }
 

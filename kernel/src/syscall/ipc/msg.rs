@@ -12,6 +12,7 @@ use super::{given, shown};
 use crate::ipc::message::Text;
 use crate::ipc::sysv::msg::{Message, Queue, Queues, Receipt};
 use crate::process;
+use crate::process::visible;
 
 /// The bytes of a message's type, before its text.
 const KIND: usize = 8;
@@ -140,8 +141,8 @@ fn write_status(queue: &Queue, buffer: usize) -> Result<i32> {
         msg_cbytes: status.bytes as u64,
         msg_qnum: status.messages as u64,
         msg_qbytes: status.room as u64,
-        msg_lspid: status.last_sender as i32,
-        msg_lrpid: status.last_receiver as i32,
+        msg_lspid: visible::shown(status.last_sender) as i32,
+        msg_lrpid: visible::shown(status.last_receiver) as i32,
         ..MsqidDs::default()
     })?;
     Ok(status.id)

@@ -13,6 +13,7 @@ use hayate_machine::user::UserPtr;
 use super::{given, shown};
 use crate::ipc::sysv::sem::{Question, SemSet, Sets};
 use crate::process;
+use crate::process::visible;
 use crate::reclaim::growth::{Grow, relieved};
 
 /// `semget(2)`
@@ -128,7 +129,7 @@ pub fn semctl(id: i32, number: i32, command: i32, argument: usize) -> Result<i32
             Ok(0)
         }
         GETVAL => ask(Question::Value),
-        GETPID => ask(Question::Process),
+        GETPID => ask(Question::Process).map(visible::shown_signed),
         GETNCNT => ask(Question::WaitingForMore),
         GETZCNT => ask(Question::WaitingForZero),
         IPC_SET => {

@@ -14,6 +14,7 @@ use crate::memory;
 use crate::memory::segments::Place;
 use crate::memory::{PAGE, Protection};
 use crate::process;
+use crate::process::visible;
 
 /// `shmget(2)`
 pub fn shmget(key: i32, size: usize, flags: u32) -> Result<i32> {
@@ -133,8 +134,8 @@ fn write_status(segment: &Segment, buffer: usize) -> Result<i32> {
         shm_atime: status.attached_at,
         shm_dtime: status.detached_at,
         shm_ctime: status.changed_at,
-        shm_cpid: status.creator as i32,
-        shm_lpid: status.last as i32,
+        shm_cpid: visible::shown(status.creator) as i32,
+        shm_lpid: visible::shown(status.last) as i32,
         shm_nattch: status.attachments as u64,
         ..ShmidDs::default()
     })?;

@@ -14,7 +14,7 @@ use crate::memory::policy::NODE;
 use crate::memory::{PAGE, Space};
 use crate::process;
 use crate::process::access::{self, Ids};
-use crate::process::pids;
+use crate::process::visible;
 use crate::schedule;
 
 /// The flags of `get_mempolicy(2)`.
@@ -179,7 +179,7 @@ fn space_of(pid: i32) -> Result<Arc<Space>> {
     let own = process::current();
     let target = match u32::try_from(pid) {
         Ok(0) => own.arc(),
-        Ok(number) => pids::thread(number),
+        Ok(number) => visible::thread(number),
         Err(_) => None,
     };
     let target = target.ok_or(Errno::ESRCH)?;

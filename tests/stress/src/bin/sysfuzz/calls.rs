@@ -157,6 +157,7 @@ const CLONE: &[u64] = &[
     0x400_0000,
     0x800_0000,
     0x1000_0000,
+    0x2000_0000, // namespaces of processes
     0x8000_0000,
 ];
 /// Flags of mount(2).

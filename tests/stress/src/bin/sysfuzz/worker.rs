@@ -445,6 +445,7 @@ const CLONE_FLAGS: &[u64] = &[
     0x400_0000,
     0x800_0000,
     0x1000_0000,
+    0x2000_0000,
 ];
 
 extern "C" fn ignore(_signal: libc::c_int) {}
