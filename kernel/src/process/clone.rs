@@ -23,7 +23,7 @@ use super::family;
 use super::membership;
 use super::namespaces;
 use super::namespaces::Namespaces;
-use super::pid_namespace::Inside;
+use super::pid_namespace::{Inside, PidNamespace};
 use super::pidfd;
 use super::pids;
 use super::pids::Number;
@@ -150,8 +150,10 @@ pub fn start(regs: &mut UserRegs, request: &CloneRequest) -> Result<u32> {
         true => link::follow(&parent, &thread, request.flags, request.exit_signal),
         false => Ok(0),
     };
-    let introduced =
-        followed.and_then(|event| introduce(&parent, &thread, number, request).map(|()| event));
+    let introduced = match followed {
+        Ok(event) => introduce(&parent, &thread, number, request).map(|()| event),
+        Err(error) => Err(error),
+    };
     let event = match introduced {
         Ok(event) => event,
         Err(error) => {
@@ -420,6 +422,7 @@ fn number_inside(thread: &Thread, number: &mut Number, request: &CloneRequest) -
 }
 
 /// Makes the new thread known: to its process, its parent and the table of numbers.
+#[inline(always)]
 fn introduce(
     parent: &Thread,
     thread: &Arc<Thread>,
@@ -454,9 +457,15 @@ fn introduce(
         return Err(Errno::ERESTARTNOINTR);
     }
     match process.own_pid_namespace() {
-        Some(own) => own.admit(process).inspect_err(|_| withdraw(process)),
+        Some(own) => begin_inside(own, process),
         None => Ok(()),
     }
+}
+
+/// Lets a process begin in a PID namespace, unless nothing begins there any more.
+#[cold]
+fn begin_inside(namespace: &PidNamespace, process: &Arc<Process>) -> Result<()> {
+    namespace.admit(process).inspect_err(|_| withdraw(process))
 }
 
 /// Takes a process back that was made known.

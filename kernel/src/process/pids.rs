@@ -189,6 +189,7 @@ pub fn release(number: u32) {
 }
 
 /// Frees the number of a process that its parent has waited for.
+#[inline]
 pub(super) fn bury(process: &Process) {
     if process.has_led() { bury_leader(process) } else { release(process.id()) }
 }

@@ -172,6 +172,7 @@ pub(super) fn take_ended(parent: &Process) -> Option<Arc<Process>> {
 }
 
 /// Buries an ended child, which is on no list any more; what it consumed is the parent's.
+#[inline(always)]
 pub(super) fn reap(parent: &Process, child: Arc<Process>) -> Report {
     let report = report_end(&child);
     parent.children_usage.lock().add(&report.usage);
