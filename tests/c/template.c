@@ -36,6 +36,7 @@ static volatile int counter = 40;
 static char large[64 * PAGE];
 static char *huge; /* of large pages, where there are some */
 enum { HUGE = 6 << 20 };
+static struct hayate_variables pairs;
 static int forked; /* handlers of pthread_atfork that ran */
 
 static void note_fork(void) { forked++; }
@@ -65,6 +66,11 @@ static void note_signal(int signal) { caught = signal; }
 /* In a start: argv[1] says what to do. */
 static int start_of(char **argv) {
     const char *what = argv[1] ? argv[1] : "";
+    if (!strcmp(what, "variables"))
+        return environ == given.environment && pairs.size == 15 &&
+                       !memcmp(pairs.strings, "A\0\0COLOUR\0blue", 15)
+                   ? 0
+                   : 2;
     environ = given.environment;
     if (!strcmp(what, "say")) {
         say_all();
@@ -142,7 +148,9 @@ static int start_of(char **argv) {
  * error, or 200 if none was kept for another reason. */
 HELPER(maker) {
     const char *fault = argc > 2 ? argv[2] : "";
-    struct hayate_template ready = {argv[1], &given, RULES, "/etc/passwd\n"};
+    struct hayate_template ready = {.name = argv[1], .start = &given, .serves = RULES,
+                                    .files = "/etc/passwd\n"};
+    char cwd[PATH_MAX], rules[3 * PATH_MAX];
     syscall(SYS_close_range, 3, ~0U, 0);
     signal(SIGUSR2, note_signal);
     pthread_atfork(NULL, NULL, note_fork);
@@ -165,6 +173,22 @@ HELPER(maker) {
         ready.start = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!strcmp(fault, "no-rules"))
         ready.serves = NULL;
+    if (!strcmp(fault, "variables")) {
+        ready.environment = &environ;
+        ready.variables = &pairs;
+    }
+    if (!strcmp(fault, "variables-nowhere"))
+        ready.variables = (struct hayate_variables *)8;
+    if (!strcmp(fault, "environment-nowhere"))
+        ready.environment = (char ***)8;
+    if (!strcmp(fault, "script")) {
+        ready.serves = rules;
+        CHECK(getcwd(cwd, sizeof cwd));
+        snprintf(rules, sizeof rules, "script %s/file\nunchanged %s/file\nunchanged %s/linked\n",
+                 cwd, cwd, cwd);
+    }
+    if (!strcmp(fault, "shown"))
+        ready.serves = "script\nunchanged /proc/self/maps\n";
     if (!strcmp(fault, "bad-rules"))
         ready.serves = "serve everything\n";
     if (!strcmp(fault, "ids"))
@@ -457,7 +481,7 @@ static pid_t executed(const char *path, char *const argv[], char *const envp[]) 
 
 TEST(an_exec_of_a_bound_path_begins_at_the_template) {
     need_hayate();
-    char *none[] = {NULL}, *linked[] = {(char *)"LD_BIND_NOW=1", NULL}, *spoken[] = {(char *)"LANG=C", NULL};
+    char *none[] = {NULL}, *linked[] = {(char *)"LD_BIND_NOT=1", NULL}, *spoken[] = {(char *)"LANG=C", NULL};
     make("bound");
     OK(hayate_template_bind(hy_self, "bound"));
     /* A start takes argv[1] for what to do; the program itself takes it for a case and ends with 2. */
@@ -511,6 +535,79 @@ TEST(an_exec_of_a_bound_path_begins_at_the_template) {
     EXITS(executed(hy_self, ARGS("no-such-case"), none), 2);
 }
 HELPER(count) { return argc % 251; }
+
+TEST(a_start_has_its_environment_where_its_program_wants_it) {
+    need_hayate();
+    make_as(0, "plain", "variables", 0);
+    STARTS("plain", "variables", NULL, 0);
+    STARTS("plain", "thread", NULL, 0);
+    OK(hayate_template_remove("plain", -1));
+    make_as(0, "refused", "variables-nowhere", EFAULT);
+    make_as(0, "refused", "environment-nowhere", EFAULT);
+}
+
+/* Whether an exec of the script `file`, or of its program with it, begins at the template: a start
+ * does nothing with it, and ends with 0; the program itself takes it for a case, and ends with 2. */
+static void begins(bool does) {
+    char path[PATH_MAX], *none[] = {NULL};
+    CHECK(getcwd(path, sizeof path - 8));
+    strcat(path, "/file");
+    EXITS(executed(path, ARGS("more"), none), does ? 0 : 2);
+    EXITS(executed(hy_self, ARGS(path, (char *)"more"), none), does ? 0 : 2);
+    EXITS(executed("./file", ARGS("more"), none), 2);
+    STARTS("bound", "exit", "7", does ? 7 : 98); /* ESTALE */
+}
+
+TEST(a_template_serves_its_script_while_that_is_unchanged) {
+    need_hayate();
+    char script[PATH_MAX + 16], path[PATH_MAX];
+    CHECK(getcwd(path, sizeof path - 8));
+    strcat(path, "/file");
+    snprintf(script, sizeof script, "#!%s\n", hy_self);
+    PUT_MODE("file", script, 0755);
+    PUT("other", "text");
+    OK(symlink("other", "linked"));
+    make_as(0, "bound", "script", 0);
+    OK(hayate_template_bind(path, "bound"));
+    ERR(hayate_template_bind("/no/such/file", "bound"), ENOENT);
+    ERR(hayate_template_bind("/bin/sh", "bound"), EINVAL);
+    begins(true);
+    /* Reading it, and another file beside it, change nothing. */
+    char text[64];
+    CHECK(get_file("file", text, sizeof text) > 0);
+    PUT("beside", "text");
+    begins(true);
+    /* A write that leaves the same bytes; then anything that leads to other ones. */
+    int fd = OK(open("other", O_WRONLY));
+    OK(pwrite(fd, "text", 4, 0));
+    begins(false);
+    OK(close(fd));
+    begins(false);
+    make_as(0, "bound", "script", 0);
+    begins(true);
+    PUT("third", "text");
+    OK(unlink("linked"));
+    begins(false);
+    OK(symlink("third", "linked"));
+    begins(false);
+    make_as(0, "bound", "script", 0);
+    begins(true);
+    PUT_MODE("new", script, 0755);
+    OK(rename("new", "file"));
+    begins(false);
+    make_as(0, "bound", "script", 0);
+    begins(true);
+    /* While it may be written it is in no template, nor is a file that others change. */
+    fd = OK(open("other", O_WRONLY | O_CREAT, 0644));
+    OK(unlink("linked"));
+    OK(symlink("other", "linked"));
+    make_as(0, "refused", "script", ETXTBSY);
+    OK(close(fd));
+    make_as(0, "refused", "shown", EINVAL);
+    OK(unlink("linked"));
+    make_as(0, "refused", "script", ENOENT);
+    OK(hayate_template_remove("bound", -1));
+}
 
 TEST(a_template_shows_its_files) {
     need_hayate();

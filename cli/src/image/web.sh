@@ -1,7 +1,7 @@
 # web ROOT: what `./hayate experiment tender-web` asks Apache for. `web-server [--template]
 # COMMAND...` starts an Apache of processes with mod_cgi, sees that every script answers, and turns
-# into the command; with --template Perl begins at a template of the server's user. `web-ask
-# REQUESTS SCRIPT` sends it as many requests, one after the other, and fails unless each is
+# into the command; with --template the script in Perl begins at a template of the server's user.
+# `web-ask REQUESTS SCRIPT` sends it as many requests, one after the other, and fails unless each is
 # answered.
 web() {
     scripts=$1/usr/lib/cgi-bin
@@ -53,7 +53,8 @@ END
     cat >"$1/usr/local/bin/web-server" <<'END'
 #!/bin/sh
 # web-server [--template] COMMAND...: starts Apache, and the command when every script answers.
-# With --template the scripts in Perl begin at a template, which the server's user has made.
+# With --template the script in Perl begins where it is compiled, at a template that the server's
+# user has made.
 fail() {
     echo "web-server: $*" >&2
     [ ! -e /run/web/error ] || cat /run/web/error >&2
@@ -74,8 +75,9 @@ template=
 if [ "$1" = --template ]; then
     template=yes
     shift
-    as_server template make web --perl || fail 'Perl makes no template'
-    as_server template bind /usr/bin/perl web || fail 'Perl begins at no template'
+    script=/usr/lib/cgi-bin/counter.pl
+    as_server template make web --perl-script="$script" || fail "$script makes no template"
+    as_server template bind "$script" web || fail "$script begins at no template"
 fi
 apache2 -f /etc/apache2/web.conf -k start || fail 'Apache does not start'
 wanted=1

@@ -8,9 +8,10 @@ use super::command::{Check, Hayate, trials_of};
 use crate::arguments::Test;
 use anyhow::{Context, Result, ensure};
 
-const CHECKS: [(&str, Check); 3] = [
+const CHECKS: [(&str, Check); 4] = [
     ("python_starts_print_the_same", |hayate| check(hayate, "python")),
     ("perl_starts_print_the_same", |hayate| check(hayate, "perl_starts")),
+    ("perl_scripts_compiled_before_print_the_same", |hayate| check(hayate, "perl_scripts")),
     ("serve_one_user_each", |hayate| check(hayate, "users")),
 ];
 

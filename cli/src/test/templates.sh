@@ -206,6 +206,209 @@ END
     template rm pl || fail "it cannot be removed"
 }
 
+# A script that Perl has compiled before prints what it prints without a template.
+perl_scripts() {
+    mkdir -p /tmp/work/lib && cd /tmp/work || fail "no directory"
+    seq 100 > /tmp/input
+    cat > show.pl << 'END'
+#!/usr/bin/perl
+use strict;
+use warnings;
+use lib '/tmp/work/lib';
+use Own;
+INIT { print "init $0 @ARGV\n" }
+my $line = <STDIN>;
+open(my $file, '<', '/tmp/input') or die;
+print "$0 (@ARGV) $line", scalar(@ARGV), " ", __FILE__, " ", __LINE__, " ", __PACKAGE__, " ",
+    fileno($file), " ", defined(caller) ? "called" : "main", " $^W $| ", Own::value(), "\n";
+print join(",", map { "$_=$ENV{$_}" } grep { $_ ne "_" } sort keys %ENV), "\n";
+print `echo \$COLOUR; env | grep -v ^_= | sort`;
+$ENV{COLOUR} = "blue";
+delete $ENV{HOME};
+print `echo \$COLOUR; env | grep -v ^_= | sort`;
+{
+    local %ENV = (PATH => $ENV{PATH}, ONLY => "this");
+    print `env | grep -v ^_= | sort`;
+}
+print `echo \$COLOUR`;
+printf STDERR "%s %s\n", time - $^T < 100 ? "now" : "then", $$ == getppid() ? "parent" : "own";
+open(my $kept, '>', '/tmp/kept') or die;
+print $kept "written in the end\n";
+if (@ARGV && $ARGV[0] eq 'pipe') {
+    open(our $pipe, '|-', 'sleep 0.2; cat') or die;
+    print $pipe "through a pipe\n";
+}
+exec 'echo', 'another', 'program' if @ARGV && $ARGV[0] eq 'exec';
+exit(fork && wait ? 5 : 0) if @ARGV && $ARGV[0] eq 'fork';
+kill 'TERM', $$ if @ARGV && $ARGV[0] eq 'kill';
+END { print "at the end $?\n"; }
+exit 4;
+END
+    printf 'package Own;\nsub value { "own" }\n1;\n' > lib/Own.pm
+    cat > plain.pl << 'END'
+#!/usr/bin/perl -w
+my $x; print "a$x $^W\n";
+print tell(STDIN), " ", tell(STDOUT), " ", -t STDOUT ? "terminal" : "other", "\n";
+my $line = <STDIN>;
+print $line ? $line : "nothing\n";
+print STDERR "error\n";
+die "with arguments\n" if @ARGV == 1;
+$! = 7, die if @ARGV == 2;
+close(STDOUT) if @ARGV == 3;
+END
+    cat > objects.pl << 'END'
+package Thing;
+sub new { bless [$_[1]] }
+sub DESTROY { print "gone $_[0][0]\n" }
+package main;
+our $kept = Thing->new("kept");
+my $own = Thing->new("own");
+print "made\n";
+END
+    printf 'use lib "/tmp/work/lib";\nrequire Thing;\n%s\nprint "loaded\\n";\n' \
+        'our $kept = bless {}, "Thing";' > later.pl
+    # Neither can name the hash of variables; the second makes its name up.
+    cat > blind.pl << 'END'
+#!/usr/bin/perl
+my $line = <STDIN>;
+print "$0 (@ARGV) $line", `echo \$COLOUR; env | grep -v ^_= | sort`;
+system 'echo $COLOUR';
+exec 'sh', '-c', 'echo $COLOUR' if @ARGV;
+END
+    printf '%s\n' 'my $name = join "", map { chr } 69, 78, 86;' \
+        'print join(",", map { "$_=${$name}{$_}" } grep { $_ ne "_" } sort keys %$name), "\n";' \
+        '${$name}{COLOUR} = "green"; print `echo \$COLOUR`;' > names.pl
+    printf 'package Thing;\nsub DESTROY { print "gone\\n" }\n1;\n' > lib/Thing.pm
+    chmod +x ./*.pl
+    for script in show plain objects later blind names; do
+        template make "$script" --perl-script=/tmp/work/$script.pl || fail "no template of $script"
+    done
+    cat > commands << 'END'
+/tmp/work/show.pl one "two words" ""; cat /tmp/kept
+COLOUR=red A= B=c=d /tmp/work/show.pl pipe
+env -i ${LANG+LANG="$LANG"} COLOUR=red /tmp/work/show.pl
+COLOUR=1 /tmp/work/show.pl exec
+/tmp/work/show.pl fork
+/tmp/work/show.pl kill; echo $?
+/usr/bin/perl /tmp/work/show.pl by perl
+cd / && /tmp/work/show.pl
+(read line; /tmp/work/show.pl; cat) | tail -n 3
+./show.pl relative # as always
+/usr/bin/perl -w /tmp/work/show.pl # as always
+PERL5LIB=/nowhere /tmp/work/show.pl # as always
+END
+    compare /tmp/work/show.pl show
+    cat > commands << 'END'
+/tmp/work/plain.pl
+/usr/bin/perl -w /tmp/work/plain.pl
+/tmp/work/plain.pl one
+/tmp/work/plain.pl one two
+/tmp/work/plain.pl one two three
+echo before; /tmp/work/plain.pl; echo behind
+(read line; /tmp/work/plain.pl; cat | head -n 2)
+/tmp/work/plain.pl > /dev/full
+/tmp/work/plain.pl < /dev/null | cat
+cat /tmp/input | /tmp/work/plain.pl | cat
+/usr/bin/perl plain.pl # as always
+END
+    compare /tmp/work/plain.pl plain
+    echo '/usr/bin/perl /tmp/work/objects.pl' > commands
+    compare /tmp/work/objects.pl objects
+    echo '/usr/bin/perl /tmp/work/later.pl' > commands
+    compare /tmp/work/later.pl later
+    for script in blind names; do
+        cat > commands << END
+/usr/bin/perl /tmp/work/$script.pl
+COLOUR=red A= B=c=d /usr/bin/perl /tmp/work/$script.pl one two
+END
+        compare /tmp/work/$script.pl $script
+    done
+    said=$(template start plain -- x 2>&1 < /dev/null | tail -n 1)
+    [ "$said" = "with arguments" ] || fail "template start: $said"
+    # Each start draws its own random numbers.
+    echo 'print rand, "\n"' > random.pl
+    template make random --perl-script=/tmp/work/random.pl || fail "no template of random"
+    template bind /tmp/work/random.pl random || fail "random cannot be bound"
+    for _ in 1 2 3 4 5 6; do
+        /usr/bin/perl /tmp/work/random.pl
+    done | sort -u > /tmp/random
+    [ "$(wc -l < /tmp/random)" -eq 6 ] || fail "starts draw the same random numbers"
+    perl_scripts_that_change
+    perl_scripts_that_are_refused
+}
+
+# Runs a script that was changed, and sees that it did not begin at its template. $2: what it says.
+is_fresh() {
+    said=$(/usr/bin/perl "/tmp/work/$1.pl" 2>&1)
+    [ "$said" = "$2" ] || fail "$1.pl says '$said', not '$2'"
+    [ "$(starts "$1")" -eq 1 ] || fail "$1.pl began at its template"
+}
+
+# No start runs a script that has changed since it was compiled.
+perl_scripts_that_change() {
+    echo 'print "first\n"' > change.pl
+    printf 'package Text;\nsub text { "module" }\n1;\n' > lib/Text.pm
+    printf 'use lib "/tmp/work/lib";\nuse Text;\nprint Text::text();\n' > uses.pl
+    ln -sf change.pl linked.pl
+    sleep 0.1
+    for script in change uses linked; do
+        template make $script --perl-script=/tmp/work/$script.pl || fail "no template of $script"
+        template bind /tmp/work/$script.pl $script || fail "$script cannot be bound"
+        /usr/bin/perl /tmp/work/$script.pl > /dev/null
+        [ "$(starts $script)" -eq 1 ] || fail "$script did not begin at its template"
+    done
+    printf 'package Text;\nsub text { "other" }\n1;\n' > lib/Text.pm
+    is_fresh uses other
+    echo 'print "second\n"' > change.pl
+    is_fresh change second
+    is_fresh linked second
+    template start change 2> /dev/null && fail "a stale start by name"
+    echo 'print "third\n"' > third.pl && ln -sf third.pl linked.pl
+    is_fresh linked third
+    template make change --perl-script=/tmp/work/change.pl || fail "it cannot be made again"
+    /usr/bin/perl /tmp/work/change.pl > /dev/null
+    [ "$(starts change)" -eq 1 ] || fail "it does not begin at the new template"
+    mv third.pl change.pl
+    is_fresh change third
+    # It is replaced and written to while templates are made of it and it is started.
+    (
+        while [ ! -e stop ]; do
+            template make change --perl-script=/tmp/work/change.pl 2> /dev/null
+        done
+    ) &
+    for number in $(seq 40); do
+        echo "print $number" > new.pl && mv new.pl change.pl
+        said=$(/usr/bin/perl /tmp/work/change.pl)
+        [ "$said" = "$number" ] || fail "a stale script says $said, not $number"
+        [ $((number % 4)) -ne 0 ] || sleep 0.3
+        echo "print $((number + 1000))" > change.pl
+        said=$(/usr/bin/perl /tmp/work/change.pl)
+        [ "$said" = $((number + 1000)) ] || fail "a stale script says $said"
+    done
+    touch stop
+    wait
+}
+
+# What cannot be compiled before says so.
+perl_scripts_that_are_refused() {
+    printf 'print <DATA>;\n__END__\ndata\n' > data.pl
+    printf '#!/usr/bin/perl -T\nprint 1;\n' > taint.pl
+    printf '#!/bin/sh\necho\n' > shell.pl
+    printf 'BEGIN { open our $f, "<", "/dev/null" }\n' > open.pl
+    printf 'BEGIN { exit 3 }\n' > ends.pl
+    printf 'print "x" ; if (\n' > wrong.pl
+    printf 'use lib "lib";\nuse Own;\n' > relative.pl
+    for script in data taint shell open ends wrong relative missing; do
+        template make refused --perl-script=/tmp/work/$script.pl > said 2>&1 &&
+            fail "a template of $script.pl"
+        [ -s said ] || fail "nothing is said of $script.pl"
+    done
+    template make refused --perl-script=show.pl 2> /dev/null && fail "by a relative path"
+    template list | grep -q refused && fail "$(template list)"
+    template bind /tmp/work/other.pl show 2> /dev/null && fail "another script is bound"
+    true
+}
+
 # A template and a bound path serve the user who made them.
 users() {
     nobody="setpriv --reuid 65534 --regid 65534 --clear-groups"

@@ -7,6 +7,8 @@
 //! | `option -u` | an argument that is passed over |
 //! | `last -c` | an option that takes the next argument; all behind that is the program's |
 //! | `script` | the first argument that does not begin with `-` ends the options |
+//! | `script /PATH` | the same, if it is exactly this path |
+//! | `unchanged /PATH` | a file that must be what it was where the template was made |
 //! | `same PYTHON*` | variables that must be as they were where the template was made |
 //!
 //! A start is served if its arguments end in one of the ways that the rules name, and all variables
@@ -30,8 +32,12 @@ use core::ops::Range;
 pub const LONGEST: usize = 4096;
 
 /// Variables that decide about every program: of the dynamic linker and the C library, which read
-/// them before a program is ready.
+/// them before a program is ready. But for [`NEVER`].
 pub const ALWAYS: [&[u8]; 3] = [b"LD_*", b"GLIBC_TUNABLES", b"MALLOC_*"];
+
+/// A variable that decides nothing: with it the dynamic linker looks its symbols up at once instead
+/// of one by one (ld.so(8)), which a template has behind it.
+pub const NEVER: &[u8] = b"LD_BIND_NOW";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -39,6 +45,7 @@ enum Kind {
     Last,
     Script,
     Same,
+    Unchanged,
 }
 
 /// Reads a line: its kind and its value. `None` if it is no rule.
@@ -48,8 +55,15 @@ fn rule(line: &[u8]) -> Option<(Kind, &[u8])> {
     }
     let space = line.iter().position(|&byte| byte == b' ')?;
     let (word, value) = (line.get(..space)?, line.get(space + 1..)?);
-    if value.is_empty() || value.iter().any(|&byte| byte <= b' ' || byte == 0x7f) {
+    if value.is_empty() || value.iter().any(|&byte| byte < b' ' || byte == 0x7f) {
         return None;
+    }
+    let is_path = value.starts_with(b"/");
+    match word {
+        b"script" if is_path => return Some((Kind::Script, value)),
+        b"unchanged" if is_path => return Some((Kind::Unchanged, value)),
+        _ if value.contains(&b' ') => return None,
+        _ => {}
     }
     let is_option = value.len() > 1 && value.starts_with(b"-");
     match word {
@@ -152,7 +166,7 @@ impl Rules {
         loop {
             let Some(argument) = arguments.next() else { return false };
             if !argument.starts_with(b"-") {
-                return self.of(Kind::Script).next().is_some();
+                return self.serve_script(argument);
             }
             if self.of(Kind::Last).any(|option| option == argument) {
                 return arguments.next().is_some();
@@ -161,6 +175,21 @@ impl Rules {
                 return false;
             }
         }
+    }
+
+    /// Whether the options may end with this argument.
+    fn serve_script(&self, argument: &[u8]) -> bool {
+        self.of(Kind::Script).any(|script| script.is_empty() || script == argument)
+    }
+
+    /// Whether they name this path as that of a script.
+    pub fn name_script(&self, path: &[u8]) -> bool {
+        !path.is_empty() && self.of(Kind::Script).any(|script| script == path)
+    }
+
+    /// The files that must be unchanged for a start, by their absolute paths.
+    pub fn unchanged(&self) -> impl Iterator<Item = &[u8]> {
+        self.of(Kind::Unchanged)
     }
 
     /// Whether a variable (`NAME=VALUE`) must be the same for a start as it was for the template.
@@ -175,7 +204,8 @@ impl Rules {
     fn names(&self, variable: &[u8]) -> bool {
         let end = variable.iter().position(|&byte| byte == b'=').unwrap_or(variable.len());
         let name = variable.get(..end).unwrap_or(variable);
-        ALWAYS.into_iter().chain(self.of(Kind::Same)).any(|pattern| matches(pattern, name))
+        name != NEVER
+            && ALWAYS.into_iter().chain(self.of(Kind::Same)).any(|pattern| matches(pattern, name))
     }
 
     /// Whether the decisive variables of a start are those of the template, which keeps no others.

@@ -48,6 +48,23 @@ fn starts_are_served_whose_options_are_known() {
 }
 
 #[test]
+fn a_script_that_is_named_is_served_alone() {
+    let of = rules(b"option -w\nscript /srv/a b.pl\nunchanged /srv/a b.pl\nunchanged /lib/m.pm\n");
+    let served = |arguments: &[&str]| of.serve(arguments.iter().map(|text| text.as_bytes()));
+    assert!(served(&["/srv/a b.pl"]) && served(&["-w", "/srv/a b.pl", "x"]));
+    for arguments in
+        [&["a b.pl"][..], &["/srv/a b.pl/"], &["/srv/a"], &["-W", "/srv/a b.pl"], &[""]]
+    {
+        assert!(!served(arguments), "{arguments:?}");
+    }
+    assert!(
+        of.name_script(b"/srv/a b.pl") && !of.name_script(b"/lib/m.pm") && !of.name_script(b"")
+    );
+    assert!(!rules(PYTHON).name_script(b"script.py") && !rules(PYTHON).name_script(b""));
+    assert_eq!(of.unchanged().collect::<Vec<_>>(), [&b"/srv/a b.pl"[..], b"/lib/m.pm"]);
+}
+
+#[test]
 fn a_text_of_other_lines_is_refused() {
     for text in [
         &b"options -u"[..],
@@ -59,6 +76,10 @@ fn a_text_of_other_lines_is_refused() {
         b"last -c x",
         b"script x",
         b"option -u\r",
+        b"option -u x",
+        b"script /x\r",
+        b"unchanged x",
+        b"unchanged",
     ] {
         assert!(!is_valid(text), "{}", text.escape_ascii());
     }
@@ -85,6 +106,7 @@ fn decisive_variables_are_compared_in_any_order() {
     assert!(!same(&[], &["PYTHONHASHSEED=1"]));
     assert!(!same(&[], &["LD_PRELOAD=/x.so"]));
     assert!(!same(&[], &["GLIBC_TUNABLES=x"]));
+    assert!(same(&[], &["LD_BIND_NOW=1"]) && !same(&[], &["LD_BIND_NOT=1"]));
     assert!(!same(&["LANG=C"], &["LANG=C", "LANG=D"]));
     assert!(is_decisive(b"", b"LD_LIBRARY_PATH=") && is_decisive(b"same A", b"A"));
     assert!(is_decisive(b"same *", b"=x") && is_decisive(b"same *", b"") && !is_decisive(b"", b""));

@@ -156,18 +156,29 @@ struct hayate_start {
     uint64_t random[2]; /* other ones in each start */
 };
 
+/* The environment of a start as pairs: the name and the value of each variable, each with its NUL;
+ * the last variable first, so that of two with one name the one that counts comes last. Strings
+ * without a name or without "=" are left out. */
+struct hayate_variables {
+    char *strings;
+    uint64_t size;
+};
+
 /* What a program says of the template that it is to be. */
 struct hayate_template {
     const char *name;           /* letters, digits, ".", "_", "-"; at most 64 */
     struct hayate_start *start; /* zeroed now, and filled in at each start */
     const char *serves;         /* which starts it serves, a rule a line; null: only those by name */
     const char *files;          /* the files that it was made of, one a line; may be null */
+    char ***environment;        /* null, or &environ: set at each start */
+    struct hayate_variables *variables; /* null, or filled in at each start */
 };
 
 /* The next fork of this thread makes a template: its child, kept before its first instruction. The
  * fork makes a child as well, in which `start` is zero. It fails, and nothing is kept, with EBUSY
  * (other threads, or children), EMFILE (descriptors above 2), EINVAL (writable shared memory), EPERM
- * (set-user-id, changed ids, supervisor mode), ENOSPC (too many templates). */
+ * (set-user-id, changed ids, supervisor mode), ENOSPC (too many templates). The call itself fails with
+ * ETXTBSY if a file of a rule `unchanged` is open for writing. */
 HAYATE_INLINE hayate_template_ready(const struct hayate_template *ready) {
     return (int)hayate_call(HAYATE_SYS_TEMPLATE_READY, (long)ready, sizeof *ready, 0);
 }

@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(size_of::<RawChange>(), 104);
         assert_eq!(std::mem::offset_of!(RawChange, position), 32);
         assert_eq!(size_of::<template::Start>(), 80);
-        assert_eq!(size_of::<template::RawTemplate>(), 32);
+        assert_eq!(size_of::<template::RawTemplate>(), 48);
         let header = include_str!("../include/hayate.h");
         for (name, number) in [
             ("SPACE_OPEN", number::SPACE_OPEN),

@@ -79,6 +79,9 @@ pub(super) struct RawTemplate {
     start: u64,
     serves: u64,
     files: u64,
+    /// Not used here: the C library's variable, and the environment as pairs.
+    environment: u64,
+    variables: u64,
 }
 
 /// Where [`make`] returns.
@@ -108,6 +111,8 @@ pub unsafe fn make(ready: Template<'_>) -> Result<Made> {
         start: place.addr() as u64,
         serves: address(ready.serves),
         files: address(ready.files),
+        environment: 0,
+        variables: 0,
     };
     let from = (&raw const raw).addr();
     // SAFETY: `raw` has the layout that the call reads, and the place lives for ever.

@@ -2,6 +2,7 @@
 //! (docs/templates.md).
 #![forbid(unsafe_code)]
 
+mod perl;
 mod shown;
 
 use hayate_guest::template::{bind, close_all_but_streams, remove, start};
@@ -19,9 +20,12 @@ Makes templates: programs that are ready, kept, where later starts begin.
 Usage: template make NAME [--] CMD...    run CMD, which says that it is ready, and keep it
        template make NAME --python[=MODULE,...]   Python with these modules loaded
        template make NAME --perl[=MODULE,...]     the same with Perl
+       template make NAME --perl-script=FILE      Perl that has compiled this script; no start
+                                                  uses it once FILE has changed
        template start NAME [--] ARG...   start a program from it, with these arguments
-       template bind PATH NAME           every exec of PATH by this user that the template
-                                         serves starts from it; any other as always
+       template bind PATH NAME           every exec of PATH, a program or the script of
+                                         --perl-script, by this user that the template serves
+                                         starts from it; any other as always
        template unbind PATH
        template list                     your templates (root: everybody's)
        template show NAME                one of them, and which of its files changed since
@@ -38,6 +42,8 @@ Examples:
   template bind /usr/bin/python3 py; python3 script.py
   env -i /usr/local/bin/template make cgi --perl=POSIX
   template bind /usr/bin/perl cgi
+  template make hits --perl-script=/usr/lib/cgi-bin/hits.pl
+  template bind /usr/lib/cgi-bin/hits.pl hits
   template show py; template rm py
 
 Exit status: 0 done; 1 it failed; 2 the command line is wrong; of start, that of the program
@@ -64,8 +70,11 @@ fn main() -> ExitCode {
     let rest: Vec<OsString> = arguments.collect();
     let done = match (command.to_str().unwrap_or_default(), rest.as_slice()) {
         ("make", [name, command @ ..]) => match of_interpreter(command) {
-            Some(command) => make(name, &command),
-            None => make(name, behind_dashes(command)),
+            Some(command) => make(name, &command, &AT_ONCE),
+            None => match perl::script_of(command) {
+                Some(file) => perl::make(name, file),
+                None => make(name, behind_dashes(command), &[]),
+            },
         },
         ("start", [name, arguments @ ..]) => run(name, behind_dashes(arguments)),
         ("bind", [path, name]) => bound(path, Some(name)),
@@ -106,9 +115,14 @@ fn behind_dashes(arguments: &[OsString]) -> &[OsString] {
     }
 }
 
+/// Where the modules of Perl and Python are.
+const PLACE: &str = "/run/hayate/lib";
+
+/// The dynamic linker looks all symbols up at once, so that no start looks for any (ld.so(8)).
+const AT_ONCE: [(&str, &str); 1] = [("LD_BIND_NOW", "1")];
+
 /// The command that `--python=MODULE,...` and `--perl=MODULE,...` stand for.
 fn of_interpreter(command: &[OsString]) -> Option<Vec<OsString>> {
-    const PLACE: &str = "/run/hayate/lib";
     let [option] = command else { return None };
     let option = option.to_str()?;
     let (name, modules) = option.split_once('=').unwrap_or((option, ""));
@@ -144,7 +158,10 @@ fn explained(error: &Error, name: &OsString) -> String {
         Some(1) => format!("{name} is of other rights than yours, or you are in supervisor mode"),
         Some(2) => format!("there is no {name}; `template list` names what there is"),
         Some(12) => format!("{name}: memory is exhausted, or beyond a limit (ulimit -a)"),
-        Some(22) => format!("{name}: the path must be absolute and that of the template's program"),
+        Some(22) => format!(
+            "{name}: the path must be absolute, and that of the template's program or script"
+        ),
+        Some(116) => format!("{name}: its script has changed; make it again"),
         Some(28) => "there are too many bound paths; `template unbind` one".to_owned(),
         Some(38) => "this kernel has no templates; run the command in Hayate".to_owned(),
         Some(95) => format!("{name} says that it serves no starts by a path; use template start"),
@@ -152,7 +169,8 @@ fn explained(error: &Error, name: &OsString) -> String {
     }
 }
 
-fn make(name: &OsString, command: &[OsString]) -> Done {
+/// Runs a command, with these variables as well, that is to say that it is ready.
+fn make(name: &OsString, command: &[OsString], variables: &[(&str, &str)]) -> Done {
     let [program, arguments @ ..] = command else {
         return Err(Failure::usage("make: name a program behind the template's name"));
     };
@@ -162,6 +180,7 @@ fn make(name: &OsString, command: &[OsString]) -> Done {
     let status = Command::new(program)
         .args(arguments)
         .env("HAYATE_TEMPLATE", name)
+        .envs(variables.iter().copied())
         .stdin(Stdio::null())
         .status()
         .map_err(|error| Failure::new(format!("{}: {error}", program.to_string_lossy())))?;

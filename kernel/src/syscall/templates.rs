@@ -6,13 +6,14 @@ use alloc::vec::Vec;
 use hayate_abi::process::RLIMIT_STACK;
 use hayate_abi::{Errno, Result};
 use hayate_machine::trap::UserRegs;
-use hayate_machine::user::UserPtr;
+use hayate_machine::user;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::file::{View, path, string};
 use crate::credentials::{Capability, Credentials};
 use crate::process;
 use crate::process::images::{After, Course, recording};
+use crate::process::templates::declaration::Environments;
 use crate::process::templates::{Declaring, FILES_MAX, NAME_MAX, table};
 use crate::process::{Thread, exec, images, templates};
 use crate::program::{Strings, strings};
@@ -26,7 +27,13 @@ pub struct UserTemplate {
     start: u64,
     serves: u64,
     files: u64,
+    /// `environ`, and `struct hayate_variables`; not in the first form of the structure.
+    vector: u64,
+    variables: u64,
 }
+
+/// The size of the structure's first form.
+const FIRST_SIZE: usize = 32;
 
 /// Gives up the recording of the current thread's program, which cannot know of these calls.
 /// Returns true if the program is started again: then the call is not carried out.
@@ -56,22 +63,28 @@ fn text(address: u64, most: usize) -> Result<Vec<u8>> {
 
 /// `hayate_template_ready(template, size)`: the next fork of this thread makes a template.
 ///
-/// Fails with `EINVAL` for a name or rules that are none, or another size; `E2BIG`, `EFAULT`,
-/// `ENOMEM`.
+/// Fails with `EINVAL` for a name or rules that are none, files that cannot be told to be unchanged,
+/// or another size; `ETXTBSY` while one of them is written; `E2BIG`, `EFAULT`, `ENOMEM`, and as a
+/// look-up of the files.
 pub fn ready(regs: &mut UserRegs, template: usize, size: usize) -> Result<u64> {
-    if size != size_of::<UserTemplate>() {
+    if size != size_of::<UserTemplate>() && size != FIRST_SIZE {
         return Err(Errno::EINVAL);
     }
     let thread = process::current();
     if give_up_recording(&thread, regs) {
         return Ok(regs.rax);
     }
-    let wanted: UserTemplate = UserPtr::new(template).read()?;
+    let mut wanted = UserTemplate::default();
+    user::copy_in(wanted.as_mut_bytes().get_mut(..size).unwrap_or_default(), template)?;
     let declaring = Declaring {
         name: text(wanted.name, NAME_MAX)?,
         start: wanted.start as usize,
         serves: text(wanted.serves, hayate_template_rules::LONGEST)?,
         files: text(wanted.files, FILES_MAX)?,
+        environments: Environments {
+            vector: wanted.vector as usize,
+            variables: wanted.variables as usize,
+        },
     };
     templates::declare(&thread, declaring)?;
     Ok(0)
@@ -81,7 +94,8 @@ pub fn ready(regs: &mut UserRegs, template: usize, size: usize) -> Result<u64> {
 /// template, as `execve(2)` does by another program.
 ///
 /// Fails with `ENOENT`: the user has no such template; `EPERM`: the caller has other rights than
-/// its maker; `E2BIG`, `EFAULT`, `ENOMEM`, and as `execve(2)`.
+/// its maker; `ESTALE`: a file that it was compiled of has changed; `E2BIG`, `EFAULT`, `ENOMEM`, and
+/// as `execve(2)`.
 pub fn start(
     regs: &mut UserRegs,
     name: usize,
@@ -127,7 +141,8 @@ pub fn remove(name: usize, owner: i32) -> Result<()> {
 /// `hayate_template_bind(path, name)`: a program that is executed by this path begins at the
 /// template, if that serves the start; with a null `name`, no longer.
 ///
-/// Fails with `EINVAL`: the path is not absolute, or leads to another program than the template's;
+/// Fails with `EINVAL`: the path is not absolute, or is neither that of a script that the template
+/// names nor leads to its program;
 /// `EOPNOTSUPP`: the template serves no such start; `ENOENT`, `ENOSPC`, `ENOMEM`, and as a look-up
 /// of the path.
 pub fn bind(path_address: usize, name: usize) -> Result<()> {
@@ -140,6 +155,9 @@ pub fn bind(path_address: usize, name: usize) -> Result<()> {
     let template = table::find(&name, owner)?;
     if !template.serves.serve_any() {
         return Err(Errno::EOPNOTSUPP);
+    }
+    if template.serves.name_script(&bound) {
+        return table::bind(&bound, &name, owner);
     }
     let view = View::current()?;
     let location = view.resolve(hayate_abi::file::AT_FDCWD, &bound, WalkFlags::empty())?;

@@ -26,6 +26,22 @@ pub fn set_call(number: usize, call: Call) {
     }
 }
 
+/// Registers one function for the numbers below `count`.
+pub fn set_calls_to(call: Call, count: usize) {
+    // SAFETY: the table consists of words in the kernel's data, written and read atomically.
+    for entry in unsafe { &hayate_calls }.iter().take(count) {
+        entry.store(call as usize as u64, Ordering::Release);
+    }
+}
+
+/// Registers the functions that serve the numbers from 0 on.
+pub fn set_calls(calls: &[Call]) {
+    // SAFETY: the table consists of words in the kernel's data, written and read atomically.
+    for (entry, call) in unsafe { &hayate_calls }.iter().zip(calls) {
+        entry.store(*call as usize as u64, Ordering::Release);
+    }
+}
+
 /// Serves one system call as the entry does: by the function of its number, or by the handler of
 /// system calls. Returns the result, which the caller puts into the frame.
 pub(super) fn serve_by_table(regs: &mut UserRegs) -> i64 {
@@ -33,8 +49,8 @@ pub(super) fn serve_by_table(regs: &mut UserRegs) -> i64 {
     let entry = unsafe { &hayate_calls }.get(regs.orig_rax as usize);
     let code =
         entry.map_or(hayate_call_any as *const () as u64, |entry| entry.load(Ordering::Acquire));
-    // SAFETY: only `set_call` and `forget_calls` store there: functions of this type, and the stub
-    // that does the same.
+    // SAFETY: only `set_call`, its relatives and `forget_calls` store there: functions of this type,
+    // and the stub that does the same.
     let call: Call = unsafe { core::mem::transmute(code as usize as *const ()) };
     call(regs)
 }

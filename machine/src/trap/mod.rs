@@ -33,7 +33,7 @@ pub use crate::attention::{
 pub use crate::cpu::FaultCode;
 #[doc(hidden)]
 pub use crate::mode::GATED;
-pub use calls::{Call, set_call};
+pub use calls::{Call, set_call, set_calls, set_calls_to};
 pub(crate) use entry::{init_syscalls, user_start_address};
 pub use exception::take_last_fault;
 pub(crate) use fixup::sort as sort_fixups;

@@ -10,11 +10,141 @@ package Hayate::Template;
 # before are there, and hash seeds are the template's. A script that asks for what only the start of
 # Perl can do (other options on its first line, __END__ with DATA, caller at its top) is started as
 # always.
+#
+#   template make counter --perl-script=/usr/lib/cgi-bin/counter.pl
+#   template bind /usr/lib/cgi-bin/counter.pl counter
+#
+# Here Perl has compiled the script already (-MHayate::Template=script), and a start goes on where
+# INIT blocks run, before the script's first statement. `use` and BEGIN blocks ran once.
 
 use strict;
 
 my $READY = 1020;
+# Numbers of Linux for x86-64.
+my ($POLL, $PRCTL, $EXIT_GROUP, $WAITID) = (7, 157, 231, 247);
+my ($PROCESS_VM_WRITEV, $STATX) = (311, 332);
+my ($ECHILD, $ESPIPE) = (10, 29);
 my $SERVES = "option -w\nscript\nsame PERL*\nsame LANG\nsame LC_*\n";
+
+# struct hayate_start, struct hayate_variables: filled in at each start.
+my $start = "\0" x 80;
+my $variables = "\0" x 16;
+
+# Declares this process as the template $name. $environment: the address of `environ`, or 0.
+sub _declare {
+    my ($name, $serves, $files, $environment) = @_;
+    # struct hayate_template of hayate.h. Buffers of their own, not those of constants.
+    substr($start, 0, 1) = substr($variables, 0, 1) = "\0";
+    my $template = pack 'p4Qp', $name, $start, $serves, $files, $environment, $variables;
+    syscall($READY, $template, length $template) == 0 or die "$name cannot be a template: $!\n";
+}
+
+# Makes the template. Returns in each start alone.
+sub _keep {
+    my ($name) = @_;
+    my $buffered = $|;
+    $| = 1;
+    my $child = fork;
+    $| = $buffered;
+    defined $child or die "$name cannot be a template: $!\n";
+    if ($child) {
+        waitpid $child, 0;
+        _leave(0);
+    }
+    # The child of the fork has nothing to do.
+    unpack 'Q', $start or _leave(0);
+}
+
+# Ends the process at once: neither END blocks nor destructors.
+sub _leave {
+    syscall $EXIT_GROUP, $_[0];
+}
+
+# The arguments of a start, the program first.
+sub _arguments {
+    return unpack '(Z*)*', _given();
+}
+
+# The same as they lie in memory, each ended by a zero byte.
+sub _given {
+    my $size = unpack 'x40Q', $start;
+    return unpack "x32P$size", $start;
+}
+
+# Perl tells the C library each change of %ENV, which takes thousands of instructions a variable. In
+# a start the C library has the environment already: the kernel sets its variable `environ`. So until
+# %ENV is filled in, Perl is to take this thread for one that is not its first: those tell the C
+# library nothing (`my_setenv`, util.c). It knows the first one by PL_curinterp.
+
+# PL_curinterp, and what process_vm_writev(2) takes to give it its value again; undefined: it has it.
+my ($first, $here, $there);
+
+# The address of a variable of Perl or of the C library, or 0.
+sub _address {
+    my ($name) = @_;
+    defined &DynaLoader::dl_find_symbol or DynaLoader::boot_DynaLoader('DynaLoader');
+    # The program and its libraries.
+    my $all = DynaLoader::dl_load_file('', 0) or return 0;
+    return DynaLoader::dl_find_symbol($all, $name, 1) || 0;
+}
+
+# Separates %ENV, which must be empty, from the C library. Returns the address of `environ`, or 0:
+# they are not separated.
+sub _separate_environment {
+    my ($current, $environ) = map { _address($_) || return 0 } 'PL_curinterp', 'environ';
+    my ($from, $to) = map { pack 'Q', $_ } $current, $environ;
+    $first = unpack 'P8', $from;
+    ($here, $there) = (pack('pQ', $first, 8), pack 'QQ', $current, 8);
+    my $zero = pack 'Q', 0;
+    my $nothing = pack 'pQ', $zero, 8;
+    if (syscall($PROCESS_VM_WRITEV, $$ + 0, $nothing, 1, $there, 1, 0) == 8) {
+        # Whether this Perl is as it was thought to be.
+        $ENV{HAYATE_TEMPLATE} = '';
+        %ENV = ();
+        my $told = unpack 'Q', unpack 'P8', $to;
+        _join_environment();
+        $ENV{HAYATE_TEMPLATE} = '';
+        my $is_told = unpack 'Q', unpack 'P8', $to;
+        %ENV = ();
+        if (!$told && $is_told) {
+            syscall $PROCESS_VM_WRITEV, $$ + 0, $nothing, 1, $there, 1, 0;
+            return $environ;
+        }
+    }
+    undef $here;
+    return 0;
+}
+
+sub _join_environment {
+    syscall $PROCESS_VM_WRITEV, $$ + 0, $here, 1, $there, 1, 0;
+}
+
+# Fills in %ENV: name, value, name, value.
+sub _take_environment {
+    my $size = unpack 'x8Q', $variables;
+    # It takes less than unpack; the last zero byte is left out.
+    %ENV = split /\0/, unpack('P' . ($size - 1), $variables), -1 if $size;
+    _join_environment() if defined $here;
+}
+
+# Fills in an environment that is separated, and opens a file: what memory that takes is at hand in
+# each start then. Nothing is different afterwards.
+sub _rehearse {
+    return if !defined $here;
+    for (1 .. 2) {
+        my $block = join '', map { "HAYATE_TEMPLATE_$_\0" . 'x' x ($_ % 48) . "\0" } 1 .. 48;
+        ($variables, my $kept) = (pack('PQ', $block, length $block), $variables);
+        my $size = unpack 'x8Q', $variables;
+        %ENV = split /\0/, unpack('P' . ($size - 1), $variables), -1;
+        $variables = $kept;
+        %ENV = ();
+        if (open my $file, '+<', '/dev/null') {
+            my $line = <$file>;
+            print $file "\n";
+            close $file;
+        }
+    }
+}
 
 # ready(MODULE...): loads modules, and makes this process the template $HAYATE_TEMPLATE.
 sub ready {
@@ -25,34 +155,19 @@ sub ready {
         require $file;
     }
     my $files = join "\n", grep { m{^/} && !/\n/ } values %INC;
-    # struct hayate_start and struct hayate_template of hayate.h.
-    my $start = "\0" x 80;
-    # A buffer of its own, not the constant's.
-    substr($start, 0, 1) = "\0";
-    my $template = pack 'p4', $name, $start, $SERVES, $files;
     # The folder of this file: no script is to find it.
+    _hide();
+    %ENV = ();
+    _declare($name, $SERVES, $files, _separate_environment());
+    _keep($name);
+    _take_environment();
+    _begin(_arguments());
+}
+
+# Takes the folder of this file out of @INC.
+sub _hide {
     my $folder = $INC{'Hayate/Template.pm'};
     @INC = grep { "$_/Hayate/Template.pm" ne $folder } @INC;
-    $| = 1;
-    syscall($READY, $template, 32) == 0 or die "$name cannot be a template: $!\n";
-    $| = 0;
-    my $child = fork;
-    defined $child or die "$name cannot be a template: $!\n";
-    if ($child) {
-        waitpid $child, 0;
-        exit 0;
-    }
-    my ($arguments, $count, undef, undef, $strings, $size, $environment) = unpack 'Q7', $start;
-    if (!$arguments) {
-        require POSIX;
-        POSIX::_exit(0);
-    }
-    my $block = unpack "P" . ($size + $environment), pack 'Q', $strings;
-    my @arguments = (split /\0/, substr($block, 0, $size), -1)[0 .. $count - 1];
-    # One match for all variables: an operation of Perl for each takes longer. A string without a
-    # name, or without "=", is no variable to Perl.
-    %ENV = substr($block, $size, $environment) =~ /(?<![^\0])([^\0=]+)=([^\0]*)/g;
-    _begin(@arguments);
 }
 
 # One start, to its end.
@@ -108,7 +223,7 @@ sub _name {
     $0 = $script;
     my ($last) = $script =~ m{([^/]*)$};
     my $name = pack 'Z16', $last;
-    syscall 157, 15, $name, 0, 0, 0;
+    syscall $PRCTL, 15, $name, 0, 0, 0;
 }
 
 # Whether a script can be run by `do`.
@@ -126,6 +241,168 @@ sub _fits {
     return 1 if !defined $rest;
     return 0 if $rest =~ /^__END__\b/m && $rest =~ /\bDATA\b/;
     return $rest !~ /\bcaller\b/;
+}
+
+# ---- a script that is compiled already ------------------------------------------------------------
+
+# The script, if Perl was started with one; whether its first line has -w.
+my ($script, $warns);
+# The arguments of a start without any of the script's.
+my $usual;
+# How many modules are loaded; undefined: the end is as always.
+my $included;
+# Whether the script may look at %ENV.
+my $sees = 1;
+# Descriptors above 2 for poll(2): as asked, and as answered if none is open (POLLNVAL).
+my $polled = join '', map { pack 'lss', $_, 0, 0 } 3 .. 18;
+my $closed = join '', map { pack 'lss', $_, 0, 32 } 3 .. 18;
+
+# -MHayate::Template=script[,-w]
+sub import {
+    my (undef, $what, $option) = @_;
+    return if !defined $what;
+    ($script, $warns) = ($0, $option);
+    _hide();
+}
+
+# The first of all INIT blocks, and the last of all END blocks.
+INIT { _begin_script() if defined $script }
+END { _end_script() if defined $included }
+
+# Returns in each start, where the script is to begin.
+sub _begin_script {
+    my ($name, $before, $stamp) = @ENV{qw(HAYATE_TEMPLATE HAYATE_TEMPLATE_TIME HAYATE_TEMPLATE_FILE)};
+    defined $name or die "the template needs a name; `template make NAME -- ...` gives it\n";
+    my @modules = grep { $_ ne $INC{'Hayate/Template.pm'} } values %INC;
+    for my $module (@modules) {
+        $module =~ m{^/} or die "$module: a relative path leads elsewhere in another directory\n";
+    }
+    # Perl's own modules are not looked at in each start.
+    my @own = grep { !m{^/(?:usr|etc)/} } @modules;
+    my $serves = join '', $warns ? "option -w\n" : '', "script $script\n",
+        (map { "unchanged $_\n" } $script, @own), "same PERL*\nsame LANG\nsame LC_*\n";
+    my $has_destructors = _has_destructors($script, @modules);
+    $usual = "$^X\0$script\0";
+    delete $INC{'Hayate/Template.pm'};
+    %ENV = ();
+    my $environment = _address('environ');
+    $sees = !$environment || _sees_environment($script, %INC);
+    $environment = _separate_environment() if $sees;
+    _declare($name, $serves, join("\n", $script, @modules), $environment);
+    # The kernel has noted which files must be unchanged. Are they still what Perl has read?
+    _rehearse();
+    _stamp($script) eq $stamp or die "$script: it has just been changed\n";
+    for my $module (@own) {
+        (split / /, _stamp($module))[0] < $before or die "$module: it has just been changed\n";
+    }
+    _keep($name);
+
+    # A start. Positions may be other than 0. What is written to a terminal is buffered by lines,
+    # from the open on.
+    _take_environment() if $sees;
+    seek STDIN, 0, 1;
+    seek STDERR, 0, 1;
+    seek STDOUT, 0, 1 or -t STDOUT and _begin_as_always();
+    if (_given() ne $usual) {
+        my (undef, @rest) = _arguments();
+        @ARGV = @rest[_script_at(@rest) .. $#rest];
+    }
+    $^T = time;
+    srand unpack 'x64L', $start;
+    $included = keys %INC if !$has_destructors;
+    $! = 0;
+}
+
+# How many arguments are those of Perl, the script among them: none in a start by name.
+sub _script_at {
+    my $at = 0;
+    $at++ while $at < @_ && $_[$at] eq '-w';
+    $at < @_ && $_[$at] eq $script ? $at + 1 : 0;
+}
+
+# Starts Perl with the script. No start with "--" is served.
+sub _begin_as_always {
+    my ($program, @rest) = _arguments();
+    my $at = _script_at(@rest) || unshift @rest, $script;
+    splice @rest, $at - 1, 0, '--';
+    exec { '/proc/self/exe' } $program, @rest;
+    die "/proc/self/exe: $!\n";
+}
+
+# What changes with a file: the time of its last change in nanoseconds first, as statx(2) tells it.
+sub _stamp {
+    my ($file) = @_;
+    my $answer = "\0" x 256;
+    syscall($STATX, -100, $file, 0, 0x7ff, $answer) == 0 or die "$file: $!\n";
+    my ($number, $size, $seconds, $nanoseconds) = unpack 'x32QQx48qL', $answer;
+    return join ' ', $seconds * 1_000_000_000 + $nanoseconds, $number, $size;
+}
+
+# Modules of Perl that do not look at the environment, and load none that do.
+my %blind = map { ("$_.pm", 1) } qw(strict warnings utf8 feature integer bytes constant vars
+    warnings/register Fcntl XSLoader Exporter);
+
+# Whether a script with these modules may look at %ENV. It does not if it cannot name it: ENV is in
+# no text, and there are no evaluated strings, no files to load later, and no references by a name
+# that the script makes up, which strict forbids.
+sub _sees_environment {
+    my ($script, %modules) = @_;
+    my @files = map { $modules{$_} } grep { !$blind{$_} } keys %modules;
+    for my $file ($script, @files) {
+        open my $lines, '<', $file or return 1;
+        my $text = join '', <$lines>;
+        return 1 if $text =~ m{
+            ENV | \beval\b(?!\s*\{) | \b(?:require|glob|syscall)\b | \bdo\b(?!\s*\{) | \?\{
+            | [^\w\s][a-z]*e[a-z]*e[a-z]*\b | [%\$\@*&]\s*[\w:]*(?:::|')(?!\w) | \bno\s+strict\b
+        }x;
+        next if $text =~ /\A(?:#.*\n|\s*\n|use [\w:.]+[^{}<;]*;\s*\n)*use strict;/;
+        return 1 if $text =~ /->|[\$\@%&*]\s*[\$\{]/;
+    }
+    return 0;
+}
+
+# Whether the end of an object may be noticed: the name of a method that would be called is in one
+# of the files, or in a package, or a library is loaded that is not Perl's.
+sub _has_destructors {
+    for my $file (@_) {
+        open my $lines, '<', $file or return 1;
+        while (<$lines>) {
+            return 1 if /DESTROY|AUTOLOAD/;
+        }
+    }
+    my $libraries = $DynaLoader::{dl_shared_objects};
+    return 1 if $libraries && grep { !m{^/usr/lib/[^/]+/perl} } @$libraries;
+    my (@packages, %seen) = \%main::;
+    while (my $package = pop @packages) {
+        for my $name (keys %$package) {
+            my $is_glob = ref \$package->{$name} eq 'GLOB';
+            if ($name eq 'DESTROY' || $name eq 'AUTOLOAD') {
+                # Without code, it is a name that Perl has looked for.
+                return 1 if !$is_glob || *{$package->{$name}}{CODE};
+            }
+            # Regular expressions have a method that does nothing (universal.c).
+            next if $name !~ /::$/ || $name eq 'Regexp::' || !$is_glob;
+            my $inner = *{$package->{$name}}{HASH};
+            push @packages, $inner if $inner && !$seen{$inner}++;
+        }
+    }
+    return 0;
+}
+
+# Perl looks at all objects in the end, three times. If nobody can notice it does not: no module was
+# loaded since, no child is left to wait for, no file is open whose end could fail.
+sub _end_script {
+    my $status = $? & 255;
+    return if keys %INC != $included || tied *STDOUT;
+    syscall $POLL, $polled, 16, 0;
+    return if $polled ne $closed;
+    # WEXITED, WNOHANG, WNOWAIT
+    return if syscall($WAITID, 0, 0, 0, 0x100_0005, 0) != -1 || $! != $ECHILD;
+    seek STDOUT, 0, 1 or $! == $ESPIPE or return;
+    # It writes out all other buffers, and gives an input back what was read ahead (PerlIO_flush).
+    local $^W = 0;
+    { exec { '' } '' };
+    _leave($status);
 }
 
 1;

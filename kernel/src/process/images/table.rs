@@ -115,12 +115,27 @@ const WAYS: usize = 4;
 type Set = ArrayVec<Arc<Entry>, WAYS>;
 
 static TABLE: [SpinLock<Set>; SETS] = [const { SpinLock::new(Set::new_const()) }; SETS];
+/// For each set a bit of the hash of each entry: most starts that find nothing take no lock.
+static BITS: [AtomicU64; SETS] = [const { AtomicU64::new(0) }; SETS];
 static SERIALS: AtomicU64 = AtomicU64::new(1);
 /// The most memory that images may keep, in bytes.
 pub static LIMIT: AtomicUsize = AtomicUsize::new(0);
 
 fn set(hash: u64) -> &'static SpinLock<Set> {
     TABLE.get((hash >> 58) as usize).unwrap_or(&TABLE[0])
+}
+
+fn bit(hash: u64) -> u64 {
+    1 << (hash >> 52 & 63)
+}
+
+/// Whether a set may have an entry with this hash.
+fn may_be_entered(hash: u64) -> bool {
+    BITS.get((hash >> 58) as usize).is_none_or(|bits| bits.load(Ordering::Relaxed) & bit(hash) != 0)
+}
+
+fn is_entered(hash: u64) -> bool {
+    set(hash).lock().iter().any(|entry| entry.key.hash() == hash)
 }
 
 /// The commands whose starts are noted.
@@ -132,9 +147,7 @@ static NOTED: [AtomicU64; NOTES] = [const { AtomicU64::new(0) }; NOTES];
 /// none was noted before. `note` is a hash of more than the command.
 pub fn was_noted(hash: u64, note: u64) -> bool {
     let Some(noted) = NOTED.get(note as usize % NOTES) else { return true };
-    if noted.load(Ordering::Relaxed) == note
-        || set(hash).lock().iter().any(|entry| entry.key.hash() == hash)
-    {
+    if noted.load(Ordering::Relaxed) == note || may_be_entered(hash) && is_entered(hash) {
         return true;
     }
     noted.store(note, Ordering::Relaxed);
@@ -201,6 +214,11 @@ fn enter(asked: &Asked<'_>) -> Result<Arc<Entry>> {
         gone = oldest.map(|(at, _)| at).map(|at| set.swap_remove(at));
     }
     let _ = set.try_push(Arc::clone(&entry));
+    // Entries that are dropped leave their bits until here.
+    let bits = set.iter().fold(0, |bits, entry| bits | bit(entry.key.hash()));
+    if let Some(place) = BITS.get((asked.hash >> 58) as usize) {
+        place.store(bits, Ordering::Relaxed);
+    }
     drop(set);
     drop(gone);
     Ok(entry)

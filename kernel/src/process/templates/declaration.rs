@@ -10,6 +10,17 @@ use hayate_abi::signal::SignalSet;
 use hayate_machine::sync::SpinLock;
 use hayate_template_rules::Rules;
 
+use super::source::Source;
+
+/// Where a start is told its environment, besides the structure that all starts have; 0: nowhere.
+#[derive(Clone, Copy, Default)]
+pub struct Environments {
+    /// The C library's pointer to the vector (`environ(7)`).
+    pub vector: usize,
+    /// `struct hayate_variables`.
+    pub variables: usize,
+}
+
 /// A declaration: everything in it comes from a program and is checked where it is used.
 pub struct Declared {
     /// The name of the template.
@@ -20,6 +31,10 @@ pub struct Declared {
     pub serves: Rules,
     /// The files that the program says it was made of, one a line.
     pub files: Vec<u8>,
+    /// Where the environment of a start is told as well.
+    pub environments: Environments,
+    /// The files that must be unchanged for a start.
+    pub sources: Vec<Source>,
     /// The variables of its environment that must be the same for a start, each ended by a NUL.
     pub environment: Vec<u8>,
     /// The signals that its thread blocked.

@@ -21,18 +21,23 @@
 //! Templates are not given up when memory runs out: they were asked for. So they have a bound, an
 //! eighth of memory, and half of that for one user.
 //!
-//! Layers, lowest first: [`declaration`], [`template`], [`table`], and this module.
+//! A program that was compiled from a file may say so: then a start is served only while the file is
+//! unchanged ([`source`]), and by its name it fails.
+//!
+//! Layers, lowest first: [`source`], [`declaration`], [`template`], [`table`], and this module.
 //!
 //! Road not taken: a call that returns in each start by itself, without a fork. The C library keeps
 //! the number of the thread in a place that only it knows, and renews it nowhere but after a fork.
 
 pub mod declaration;
+pub mod source;
 pub mod table;
 pub mod template;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use hayate_abi::signal::{NSIG, SIG_IGN, Sigaction, bit};
@@ -58,7 +63,8 @@ use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::recycle::heirs;
 use crate::schedule::time;
-use declaration::Declared;
+use declaration::{Declared, Environments};
+use source::Source;
 use template::Template;
 
 /// The longest name, in bytes.
@@ -88,6 +94,18 @@ pub struct UserStart {
     random: [u64; 2],
 }
 
+/// `struct hayate_variables`: the environment as pairs.
+#[repr(C)]
+#[derive(Clone, Copy, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+pub struct UserVariables {
+    /// The name and the value of each variable, each ended by a NUL; the last variable first, so
+    /// that of two with one name the one that counts (`getenv(3)`) comes last. Strings that are no
+    /// variables, without a name or without "=", are left out.
+    strings: u64,
+    /// Their bytes.
+    size: u64,
+}
+
 /// Prepares the module; boot calls it once.
 pub fn init() {
     table::set_limit(frames::total() / 8 * PAGE);
@@ -103,14 +121,17 @@ pub struct Declaring {
     pub serves: Vec<u8>,
     /// The files that it was made of.
     pub files: Vec<u8>,
+    /// Where the environment of a start is told as well.
+    pub environments: Environments,
 }
 
 /// Declares what the next fork of the current thread makes. The place for [`UserStart`] is zeroed.
 ///
 /// # Errors
-/// `EINVAL`: the name or the rules are not what they should be; `EFAULT`, `E2BIG`, `ENOMEM`.
+/// `EINVAL`: the name or the rules are not what they should be; those of [`Source::of`]; `EFAULT`,
+/// `E2BIG`, `ENOMEM`.
 pub fn declare(thread: &Thread, declaring: Declaring) -> Result<()> {
-    let Declaring { name, start, serves, files } = declaring;
+    let Declaring { name, start, serves, files, environments } = declaring;
     if !is_name(&name) {
         return Err(Errno::EINVAL);
     }
@@ -121,8 +142,18 @@ pub fn declare(thread: &Thread, declaring: Declaring) -> Result<()> {
     let space = thread.space().ok_or(Errno::ESRCH)?.serial();
     let environment = own_environment(thread, &serves)?;
     UserPtr::new(start).write(&UserStart::default())?;
+    if environments.variables != 0 {
+        UserPtr::new(environments.variables).write(&UserVariables::default())?;
+    }
+    if environments.vector != 0 {
+        // It can be written.
+        let vector = UserPtr::<u64>::new(environments.vector);
+        vector.write(&vector.read()?)?;
+    }
+    let sources = Source::of(thread, &serves)?;
     let blocked = thread.blocked();
-    let declared = Declared { name, start, serves, files, environment, blocked, space };
+    let declared =
+        Declared { name, start, serves, files, environments, sources, environment, blocked, space };
     thread.declared.set(Box::new(declared));
     Ok(())
 }
@@ -200,7 +231,8 @@ pub fn keep(thread: &Thread, position: &Position, numbers: ChildNumbers) -> Resu
     let mapped = mapped_files(thread, &space)?;
     let resident = space.resident();
     let bytes = (resident.anonymous + resident.tables + 1) * PAGE;
-    let Declared { name, start, serves, files, environment, blocked, .. } = *declared;
+    let Declared { name, start, serves, files, environments, sources, .. } = *declared;
+    let Declared { environment, blocked, .. } = *declared;
     template::count(bytes);
     let template = Arc::new(Template {
         name,
@@ -222,6 +254,8 @@ pub fn keep(thread: &Thread, position: &Position, numbers: ChildNumbers) -> Resu
         root: thread.directories()?.root(),
         serves,
         files,
+        environments,
+        sources,
         mapped,
         environment,
         made: time::realtime_ns(),
@@ -302,20 +336,26 @@ pub fn choose(
     limits: Limits,
 ) -> Option<Box<Begin>> {
     const ADDR_NO_RANDOMIZE: u32 = 0x004_0000;
-    let owner = thread.credentials().euid;
-    // A script names its interpreter: that is what is bound.
+    let credentials = thread.credentials();
+    // What is bound is a script, or else the program; a script names its interpreter.
+    let script = arguments.iter().skip(1).find(|argument| !argument.starts_with(b"-"));
     let named = program.arguments.iter().next().unwrap_or(path);
-    let template = table::bound(named, owner)?;
-    let is_served = !seccomp::is_filtered(thread)
-        && program.executable.content() == template.executable.content()
-        && program.is_readable()
-        && !program.executable.gives_rights()
-        && thread.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE == 0
-        && thread.blocked() == template.own_blocked
-        && template.serves(arguments, environment);
-    if !is_served {
+    let is_served = |template: &Template| {
+        program.executable.content() == template.executable.content()
+            && program.is_readable()
+            && !program.executable.gives_rights()
+            && thread.personality.load(Ordering::Relaxed) & ADDR_NO_RANDOMIZE == 0
+            && thread.blocked() == template.own_blocked
+            && template.serves(arguments, environment)
+            && template.is_unchanged(thread, &credentials)
+    };
+    if seccomp::is_filtered(thread) {
         return None;
     }
+    let bound = script.into_iter().chain([named]);
+    let template = bound
+        .filter_map(|path| table::bound(path, credentials.euid))
+        .find(|template| is_served(template))?;
     // Whatever stands in the way, the program starts as always.
     begin(thread, template, (path, arguments, environment), limits).ok()
 }
@@ -325,8 +365,8 @@ pub fn choose(
 ///
 /// # Errors
 /// `ENOENT`: there is no such template. `EPERM`: the caller has other rights or another root than
-/// its maker, or namespaces of its own, or its programs start in supervisor mode. `ENOMEM`: memory
-/// is exhausted, or beyond a limit.
+/// its maker, or namespaces of its own, or its programs start in supervisor mode. `ESTALE`: a file
+/// that must be unchanged is not. `ENOMEM`: memory is exhausted, or beyond a limit.
 pub fn start(
     thread: &Thread,
     name: &[u8],
@@ -336,6 +376,9 @@ pub fn start(
 ) -> Result<(Prepared, Box<Begin>)> {
     let credentials = thread.credentials();
     let template = table::find(name, credentials.euid)?;
+    if !template.is_unchanged(thread, &credentials) {
+        return Err(Errno::ESTALE);
+    }
     let begin = begin(thread, template, (name, arguments, environment), limits)?;
     let template = &begin.template;
     let comm = template.comm.iter().copied().take_while(|&byte| byte != 0);
@@ -379,8 +422,9 @@ fn begin(
             space
         }
     };
-    let (told, vectors) = hand_over(&space, &template, (path, arguments, environment))?;
-    space.fill_foreign(template.start, told.as_bytes())?;
+    let told = hand_over(&space, &template, (path, arguments, environment))?;
+    tell(&space, &template, &told)?;
+    let vectors = told.vectors;
     if template.set_tid != 0 {
         // As in Linux, a bad address does not make the start fail.
         let _ = space.fill_foreign(template.set_tid, process.id().as_bytes());
@@ -396,19 +440,28 @@ fn begin(
     Ok(Box::new(Begin { space, vectors, actions: Arc::new(actions), template }))
 }
 
+/// What a start is told, and where its strings lie.
+struct Told {
+    start: UserStart,
+    variables: UserVariables,
+    vectors: Vectors,
+}
+
 /// Puts arguments and environment into the memory of a start: two vectors of pointers, then the
-/// strings, then the path.
+/// strings, then the path, then the variables as pairs if they are wanted.
 fn hand_over(
     space: &Space,
     template: &Template,
     (path, arguments, environment): (&[u8], &Strings, &Strings),
-) -> Result<(UserStart, Vectors)> {
+) -> Result<Told> {
     let words = arguments.len() + environment.len() + 2;
     let (ours, theirs) = (arguments.as_bytes().len(), environment.as_bytes().len());
-    let length = words * size_of::<u64>() + ours + theirs + path.len() + 1;
+    let are_pairs_wanted = template.environments.variables != 0;
+    let most_of_pairs = if are_pairs_wanted { theirs } else { 0 };
+    let most = words * size_of::<u64>() + ours + theirs + path.len() + 1 + most_of_pairs;
     let mut block: Vec<u8> = Vec::new();
-    growth::relieved(|| block.make_room_exact(length))?;
-    let at = space.map(MapRequest::anonymous(length))?;
+    growth::relieved(|| block.make_room_exact(most))?;
+    let at = space.map(MapRequest::anonymous(most))?;
     let strings_at = at + words * size_of::<u64>();
     let environment_at = strings_at + ours;
     for (strings, first) in [(arguments, strings_at), (environment, environment_at)] {
@@ -423,8 +476,17 @@ fn hand_over(
     block.extend_from_slice(environment.as_bytes());
     block.extend_from_slice(path);
     block.push(0);
+    let pairs_from = block.len();
+    if are_pairs_wanted {
+        let vector = (arguments.len() + 1) * size_of::<u64>()..(words - 1) * size_of::<u64>();
+        append_pairs(&mut block, environment, (vector, environment_at));
+    }
     space.fill_foreign(at, &block)?;
-    let told = UserStart {
+    let variables = UserVariables {
+        strings: (at + pairs_from) as u64,
+        size: (block.len() - pairs_from) as u64,
+    };
+    let start = UserStart {
         arguments: at as u64,
         argument_count: arguments.len() as u64,
         environment: (at + (arguments.len() + 1) * size_of::<u64>()) as u64,
@@ -442,7 +504,47 @@ fn hand_over(
         environment_end: environment_at + theirs,
         ..template.vectors
     };
-    Ok((told, vectors))
+    Ok(Told { start, variables, vectors })
+}
+
+/// Appends the variables as [`UserVariables`] says. The block has room for the strings once more.
+/// `vector`: where in it the pointers to them are; the first string is at the address `first`.
+fn append_pairs(
+    block: &mut Vec<u8>,
+    environment: &Strings,
+    (vector, first): (Range<usize>, usize),
+) {
+    let bytes = environment.as_bytes();
+    let mut end = bytes.len();
+    for place in vector.step_by(size_of::<u64>()).rev() {
+        let pointer = block.get(place..place + size_of::<u64>());
+        let address = pointer.and_then(|word| u64::read_from_bytes(word).ok()).unwrap_or_default();
+        let from = (address as usize).saturating_sub(first);
+        let Some(string) = bytes.get(from..end) else { return };
+        end = from;
+        let Some(equals) = string.iter().position(|&byte| byte == b'=').filter(|&at| at != 0)
+        else {
+            continue;
+        };
+        let name_end = block.len() + equals;
+        block.extend_from_slice(string);
+        if let Some(byte) = block.get_mut(name_end) {
+            *byte = 0;
+        }
+    }
+}
+
+/// Tells a start what it was started with, where its program wants to know it.
+fn tell(space: &Space, template: &Template, told: &Told) -> Result<()> {
+    let Environments { vector, variables } = template.environments;
+    space.fill_foreign(template.start, told.start.as_bytes())?;
+    if variables != 0 {
+        space.fill_foreign(variables, told.variables.as_bytes())?;
+    }
+    if vector != 0 {
+        space.fill_foreign(vector, told.start.environment.as_bytes())?;
+    }
+    Ok(())
 }
 
 impl Begin {

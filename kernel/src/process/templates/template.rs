@@ -7,12 +7,14 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use hayate_abi::signal::{SignalSet, SignalStack};
 use hayate_template_rules::Rules;
 
+use super::declaration::Environments;
+use super::source::Source;
 use crate::credentials::Credentials;
 use crate::memory::Space;
 use crate::memory::space::Lineage;
 use crate::process::record::Vectors;
 use crate::process::signal::ActionTable;
-use crate::process::thread::ThreadName;
+use crate::process::thread::{Thread, ThreadName};
 use crate::process::transform::Position;
 use crate::program::{Executable, Strings};
 use crate::vfs::mount::Location;
@@ -58,6 +60,10 @@ pub struct Template {
     pub serves: Rules,
     /// The files that the program says it was made of, one a line.
     pub files: Vec<u8>,
+    /// Where the environment of a start is told as well.
+    pub environments: Environments,
+    /// The files that must be unchanged for a start.
+    pub sources: Vec<Source>,
     /// The paths of the files that are mapped, one a line, the program's first.
     pub mapped: Vec<u8>,
     /// The variables that must be the same for a start, each ended by a NUL.
@@ -100,5 +106,10 @@ impl Template {
         let kept = self.environment.split(|&byte| byte == 0).filter(|text| !text.is_empty());
         self.serves.serve(arguments.iter().skip(1))
             && self.serves.have_same_environment(kept, environment.iter())
+    }
+
+    /// Whether all files that must be unchanged for a start are, for the current thread.
+    pub fn is_unchanged(&self, thread: &Thread, credentials: &Credentials) -> bool {
+        self.sources.iter().all(|source| source.is_unchanged(thread, credentials))
     }
 }

@@ -46,8 +46,10 @@ pub fn init() {
 
 /// Makes the table of calls watch recorded programs, or not.
 fn watch(on: bool) {
-    for (number, handler) in HANDLERS.iter().enumerate() {
-        trap::set_call(number, if on { watched } else { *handler });
+    if on {
+        trap::set_calls_to(watched, HANDLERS.len());
+    } else {
+        trap::set_calls(&HANDLERS);
     }
 }
 
