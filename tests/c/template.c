@@ -481,7 +481,8 @@ static pid_t executed(const char *path, char *const argv[], char *const envp[]) 
 
 TEST(an_exec_of_a_bound_path_begins_at_the_template) {
     need_hayate();
-    char *none[] = {NULL}, *linked[] = {(char *)"LD_BIND_NOT=1", NULL}, *spoken[] = {(char *)"LANG=C", NULL};
+    char *none[] = {NULL}, *linked[] = {(char *)"LD_BIND_NOT=1", NULL};
+    char *spoken[] = {(char *)"LANG=C", NULL};
     make("bound");
     OK(hayate_template_bind(hy_self, "bound"));
     /* A start takes argv[1] for what to do; the program itself takes it for a case and ends with 2. */
@@ -547,7 +548,8 @@ TEST(a_start_has_its_environment_where_its_program_wants_it) {
 }
 
 /* Whether an exec of the script `file`, or of its program with it, begins at the template: a start
- * does nothing with it, and ends with 0; the program itself takes it for a case, and ends with 2. */
+ * does nothing with it, and ends with 0; the program itself takes it for a case, and ends with 2.
+ */
 static void begins(bool does) {
     char path[PATH_MAX], *none[] = {NULL};
     CHECK(getcwd(path, sizeof path - 8));

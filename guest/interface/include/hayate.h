@@ -177,8 +177,8 @@ struct hayate_template {
 /* The next fork of this thread makes a template: its child, kept before its first instruction. The
  * fork makes a child as well, in which `start` is zero. It fails, and nothing is kept, with EBUSY
  * (other threads, or children), EMFILE (descriptors above 2), EINVAL (writable shared memory), EPERM
- * (set-user-id, changed ids, supervisor mode), ENOSPC (too many templates). The call itself fails with
- * ETXTBSY if a file of a rule `unchanged` is open for writing. */
+ * (set-user-id, changed ids, supervisor mode), ENOSPC (too many templates). The call itself
+ * fails with ETXTBSY if a file of a rule `unchanged` is open for writing. */
 HAYATE_INLINE hayate_template_ready(const struct hayate_template *ready) {
     return (int)hayate_call(HAYATE_SYS_TEMPLATE_READY, (long)ready, sizeof *ready, 0);
 }

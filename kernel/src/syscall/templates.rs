@@ -63,8 +63,8 @@ fn text(address: u64, most: usize) -> Result<Vec<u8>> {
 
 /// `hayate_template_ready(template, size)`: the next fork of this thread makes a template.
 ///
-/// Fails with `EINVAL` for a name or rules that are none, files that cannot be told to be unchanged,
-/// or another size; `ETXTBSY` while one of them is written; `E2BIG`, `EFAULT`, `ENOMEM`, and as a
+/// Fails with `EINVAL` for a name or rules that are none, files that cannot be told to be
+/// unchanged, or another size; `ETXTBSY` while one of them is written; `E2BIG`, `EFAULT`, `ENOMEM`, and as a
 /// look-up of the files.
 pub fn ready(regs: &mut UserRegs, template: usize, size: usize) -> Result<u64> {
     if size != size_of::<UserTemplate>() && size != FIRST_SIZE {
@@ -94,8 +94,8 @@ pub fn ready(regs: &mut UserRegs, template: usize, size: usize) -> Result<u64> {
 /// template, as `execve(2)` does by another program.
 ///
 /// Fails with `ENOENT`: the user has no such template; `EPERM`: the caller has other rights than
-/// its maker; `ESTALE`: a file that it was compiled of has changed; `E2BIG`, `EFAULT`, `ENOMEM`, and
-/// as `execve(2)`.
+/// its maker; `ESTALE`: a file that it was compiled of has changed; `E2BIG`, `EFAULT`, `ENOMEM`,
+/// and as `execve(2)`.
 pub fn start(
     regs: &mut UserRegs,
     name: usize,

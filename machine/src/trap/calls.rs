@@ -49,8 +49,8 @@ pub(super) fn serve_by_table(regs: &mut UserRegs) -> i64 {
     let entry = unsafe { &hayate_calls }.get(regs.orig_rax as usize);
     let code =
         entry.map_or(hayate_call_any as *const () as u64, |entry| entry.load(Ordering::Acquire));
-    // SAFETY: only `set_call`, its relatives and `forget_calls` store there: functions of this type,
-    // and the stub that does the same.
+    // SAFETY: only `set_call`, its relatives and `forget_calls` store there: functions of this
+    // type, and the stub that does the same.
     let call: Call = unsafe { core::mem::transmute(code as usize as *const ()) };
     call(regs)
 }

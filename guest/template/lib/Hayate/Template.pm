@@ -72,12 +72,16 @@ sub _given {
 }
 
 # Perl tells the C library each change of %ENV, which takes thousands of instructions a variable. In
-# a start the C library has the environment already: the kernel sets its variable `environ`. So until
-# %ENV is filled in, Perl is to take this thread for one that is not its first: those tell the C
-# library nothing (`my_setenv`, util.c). It knows the first one by PL_curinterp.
+# a start the C library has the environment already: the kernel sets its variable `environ`. Until
+# %ENV is filled in, Perl is to take this thread for one that is not its first: such a one tells
+# the C library nothing (`my_setenv`, util.c). It knows the first one by PL_curinterp.
 
-# PL_curinterp, and what process_vm_writev(2) takes to give it its value again; undefined: it has it.
-my ($first, $here, $there);
+# The vector that the kernel gives is not from Perl's memory, so Perl must take it for the one that it
+# was started with (PL_origenviron): it copies that before it changes it.
+
+# PL_curinterp, and where it and PL_origenviron are, for process_vm_writev(2); undefined: the C library
+# is told as ever.
+my ($first, $there);
 
 # The address of a variable of Perl or of the C library, or 0.
 sub _address {
@@ -88,62 +92,64 @@ sub _address {
     return DynaLoader::dl_find_symbol($all, $name, 1) || 0;
 }
 
-# Separates %ENV, which must be empty, from the C library. Returns the address of `environ`, or 0:
-# they are not separated.
+# The bytes at an address.
+sub _at {
+    my ($address, $size) = @_;
+    return unpack "P$size", pack 'Q', $address;
+}
+
+# Looks for these variables; before %ENV is changed.
+sub _find_variables {
+    my ($current, $environ, $size) =
+        map { _address($_) || return } qw(PL_curinterp environ PL_interp_size);
+    $first = _at($current, 8);
+    my $vector = _at($environ, 8);
+    my @words = unpack '(a8)*', _at(unpack('Q', $first), unpack 'S', _at($size, 2));
+    # The only one of Perl's variables with this value.
+    my @places = grep { $words[$_] eq $vector } 0 .. $#words;
+    $there = pack 'Q4', $current, 8, unpack('Q', $first) + 8 * $places[0], 8 if @places == 1;
+}
+
+# Writes PL_curinterp, and PL_origenviron if it is given; whether that worked.
+sub _write {
+    my $values = join '', @_;
+    my $here = pack 'PQ', $values, length $values;
+    return syscall($PROCESS_VM_WRITEV, $$ + 0, $here, 1, $there, scalar @_, 0) == length $values;
+}
+
+# Separates %ENV, which must be empty, from the C library, and says whether that worked.
 sub _separate_environment {
-    my ($current, $environ) = map { _address($_) || return 0 } 'PL_curinterp', 'environ';
-    my ($from, $to) = map { pack 'Q', $_ } $current, $environ;
-    $first = unpack 'P8', $from;
-    ($here, $there) = (pack('pQ', $first, 8), pack 'QQ', $current, 8);
     my $zero = pack 'Q', 0;
-    my $nothing = pack 'pQ', $zero, 8;
-    if (syscall($PROCESS_VM_WRITEV, $$ + 0, $nothing, 1, $there, 1, 0) == 8) {
+    my $environ = _address('environ');
+    if (_write($zero)) {
         # Whether this Perl is as it was thought to be.
         $ENV{HAYATE_TEMPLATE} = '';
         %ENV = ();
-        my $told = unpack 'Q', unpack 'P8', $to;
-        _join_environment();
+        my $told = unpack 'Q', _at($environ, 8);
+        _write($first);
         $ENV{HAYATE_TEMPLATE} = '';
-        my $is_told = unpack 'Q', unpack 'P8', $to;
+        my $is_told = unpack 'Q', _at($environ, 8);
         %ENV = ();
-        if (!$told && $is_told) {
-            syscall $PROCESS_VM_WRITEV, $$ + 0, $nothing, 1, $there, 1, 0;
-            return $environ;
-        }
+        return _write($zero) if !$told && $is_told;
     }
-    undef $here;
     return 0;
 }
 
-sub _join_environment {
-    syscall $PROCESS_VM_WRITEV, $$ + 0, $here, 1, $there, 1, 0;
+# The address of `environ`, or 0: the kernel is not to set it. $sees: whether %ENV is looked at.
+sub _hand_over_environment {
+    my ($sees) = @_;
+    %ENV = ();
+    undef $there if $there && $sees && !_separate_environment();
+    return $there ? _address('environ') : 0;
 }
 
-# Fills in %ENV: name, value, name, value.
+# Takes the environment of a start; $sees: into %ENV, too.
 sub _take_environment {
+    my ($sees) = @_;
     my $size = unpack 'x8Q', $variables;
-    # It takes less than unpack; the last zero byte is left out.
-    %ENV = split /\0/, unpack('P' . ($size - 1), $variables), -1 if $size;
-    _join_environment() if defined $here;
-}
-
-# Fills in an environment that is separated, and opens a file: what memory that takes is at hand in
-# each start then. Nothing is different afterwards.
-sub _rehearse {
-    return if !defined $here;
-    for (1 .. 2) {
-        my $block = join '', map { "HAYATE_TEMPLATE_$_\0" . 'x' x ($_ % 48) . "\0" } 1 .. 48;
-        ($variables, my $kept) = (pack('PQ', $block, length $block), $variables);
-        my $size = unpack 'x8Q', $variables;
-        %ENV = split /\0/, unpack('P' . ($size - 1), $variables), -1;
-        $variables = $kept;
-        %ENV = ();
-        if (open my $file, '+<', '/dev/null') {
-            my $line = <$file>;
-            print $file "\n";
-            close $file;
-        }
-    }
+    # Name, value, name, value. It takes less than unpack; the last zero byte is left out.
+    %ENV = split /\0/, unpack('P' . ($size - 1), $variables), -1 if $size && $sees;
+    _write($first, substr $start, 16, 8) if $there;
 }
 
 # ready(MODULE...): loads modules, and makes this process the template $HAYATE_TEMPLATE.
@@ -157,10 +163,10 @@ sub ready {
     my $files = join "\n", grep { m{^/} && !/\n/ } values %INC;
     # The folder of this file: no script is to find it.
     _hide();
-    %ENV = ();
-    _declare($name, $SERVES, $files, _separate_environment());
+    _find_variables();
+    _declare($name, $SERVES, $files, _hand_over_environment(1));
     _keep($name);
-    _take_environment();
+    _take_environment(1);
     _begin(_arguments());
 }
 
@@ -243,7 +249,7 @@ sub _fits {
     return $rest !~ /\bcaller\b/;
 }
 
-# ---- a script that is compiled already ------------------------------------------------------------
+# ---- a script that is compiled already --------------------------------------------------------
 
 # The script, if Perl was started with one; whether its first line has -w.
 my ($script, $warns);
@@ -251,8 +257,6 @@ my ($script, $warns);
 my $usual;
 # How many modules are loaded; undefined: the end is as always.
 my $included;
-# Whether the script may look at %ENV.
-my $sees = 1;
 # Descriptors above 2 for poll(2): as asked, and as answered if none is open (POLLNVAL).
 my $polled = join '', map { pack 'lss', $_, 0, 0 } 3 .. 18;
 my $closed = join '', map { pack 'lss', $_, 0, 32 } 3 .. 18;
@@ -262,6 +266,7 @@ sub import {
     my (undef, $what, $option) = @_;
     return if !defined $what;
     ($script, $warns) = ($0, $option);
+    _find_variables();
     _hide();
 }
 
@@ -271,7 +276,7 @@ END { _end_script() if defined $included }
 
 # Returns in each start, where the script is to begin.
 sub _begin_script {
-    my ($name, $before, $stamp) = @ENV{qw(HAYATE_TEMPLATE HAYATE_TEMPLATE_TIME HAYATE_TEMPLATE_FILE)};
+    my ($name, $before, $stamp) = map { $ENV{"HAYATE_TEMPLATE$_"} } '', '_TIME', '_FILE';
     defined $name or die "the template needs a name; `template make NAME -- ...` gives it\n";
     my @modules = grep { $_ ne $INC{'Hayate/Template.pm'} } values %INC;
     for my $module (@modules) {
@@ -284,13 +289,10 @@ sub _begin_script {
     my $has_destructors = _has_destructors($script, @modules);
     $usual = "$^X\0$script\0";
     delete $INC{'Hayate/Template.pm'};
-    %ENV = ();
-    my $environment = _address('environ');
-    $sees = !$environment || _sees_environment($script, %INC);
-    $environment = _separate_environment() if $sees;
+    my $sees = !$there || _sees_environment($script, %INC);
+    my $environment = _hand_over_environment($sees);
     _declare($name, $serves, join("\n", $script, @modules), $environment);
     # The kernel has noted which files must be unchanged. Are they still what Perl has read?
-    _rehearse();
     _stamp($script) eq $stamp or die "$script: it has just been changed\n";
     for my $module (@own) {
         (split / /, _stamp($module))[0] < $before or die "$module: it has just been changed\n";
@@ -299,7 +301,7 @@ sub _begin_script {
 
     # A start. Positions may be other than 0. What is written to a terminal is buffered by lines,
     # from the open on.
-    _take_environment() if $sees;
+    _take_environment($sees || !$there);
     seek STDIN, 0, 1;
     seek STDERR, 0, 1;
     seek STDOUT, 0, 1 or -t STDOUT and _begin_as_always();
@@ -393,12 +395,16 @@ sub _has_destructors {
 # loaded since, no child is left to wait for, no file is open whose end could fail.
 sub _end_script {
     my $status = $? & 255;
-    return if keys %INC != $included || tied *STDOUT;
+    return if keys %INC != $included || tied *STDOUT || !defined fileno STDOUT;
     syscall $POLL, $polled, 16, 0;
     return if $polled ne $closed;
     # WEXITED, WNOHANG, WNOWAIT
     return if syscall($WAITID, 0, 0, 0, 0x100_0005, 0) != -1 || $! != $ECHILD;
-    seek STDOUT, 0, 1 or $! == $ESPIPE or return;
+    if (!seek(STDOUT, 0, 1) && $! != $ESPIPE) {
+        # As perl_destruct says it; the status is that of perlmain.
+        print STDERR "Unable to flush stdout: $!\n";
+        _leave($status || 1);
+    }
     # It writes out all other buffers, and gives an input back what was read ahead (PerlIO_flush).
     local $^W = 0;
     { exec { '' } '' };

@@ -21,8 +21,8 @@
 //! Templates are not given up when memory runs out: they were asked for. So they have a bound, an
 //! eighth of memory, and half of that for one user.
 //!
-//! A program that was compiled from a file may say so: then a start is served only while the file is
-//! unchanged ([`source`]), and by its name it fails.
+//! A program that was compiled from a file may say so: then a start is served only while the file
+//! is unchanged ([`source`]), and by its name it fails.
 //!
 //! Layers, lowest first: [`source`], [`declaration`], [`template`], [`table`], and this module.
 //!
@@ -150,7 +150,8 @@ pub fn declare(thread: &Thread, declaring: Declaring) -> Result<()> {
         let vector = UserPtr::<u64>::new(environments.vector);
         vector.write(&vector.read()?)?;
     }
-    let sources = Source::of(thread, &serves)?;
+    let directories = thread.directories()?;
+    let sources = Source::of(&directories, &thread.credentials(), &serves)?;
     let blocked = thread.blocked();
     let declared =
         Declared { name, start, serves, files, environments, sources, environment, blocked, space };

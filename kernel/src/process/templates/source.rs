@@ -1,7 +1,7 @@
 //! Files that a template was compiled of: a start is served only while they are what they were.
 //!
-//! A file is looked up anew at each start, as the program would open it, so a change of a link, of a
-//! directory's rights or of a mount counts like one of the file. Its content is the same if its
+//! A file is looked up anew at each start, as the program would open it, so a change of a link, of
+//! a directory's rights or of a mount counts like one of the file. Its content is the same if its
 //! page cache is, and the version of that, which grows with each write and each open for writing.
 //! The place is held meanwhile, so that nothing else can have its identity.
 
@@ -11,10 +11,10 @@ use hayate_abi::{Errno, Result};
 use hayate_template_rules::Rules;
 
 use crate::credentials::{Credentials, access};
-use crate::process::thread::Thread;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::vfs::attributes::FileKind;
+use crate::vfs::context::FsContext;
 use crate::vfs::filesystem::Caching;
 use crate::vfs::mount::Location;
 use crate::vfs::path::{Resolver, WalkFlags, permitted};
@@ -37,13 +37,17 @@ impl Source {
     /// `EINVAL`: one is no regular file, or may be changed by others than this kernel (a shared
     /// folder, `/proc`), or there are too many; `ETXTBSY`: one may be being written; as a look-up
     /// and an open of the path; `ENOMEM`.
-    pub fn of(thread: &Thread, rules: &Rules) -> Result<Vec<Source>> {
+    pub fn of(
+        context: &FsContext,
+        credentials: &Credentials,
+        rules: &Rules,
+    ) -> Result<Vec<Source>> {
         let mut sources = Vec::new();
         if rules.unchanged().count() > MOST {
             return Err(Errno::EINVAL);
         }
         for path in rules.unchanged() {
-            let (location, content) = look(thread, &thread.credentials(), path)?;
+            let (location, content) = look(context, credentials, path)?;
             let inode = location.inode()?;
             let caching = location.dentry.filesystem().caching();
             if matches!(caching, Caching::Never | Caching::InUse) {
@@ -61,18 +65,22 @@ impl Source {
         Ok(sources)
     }
 
-    /// Whether the current thread finds the same file, unchanged, and may read it.
-    pub fn is_unchanged(&self, thread: &Thread, credentials: &Credentials) -> bool {
-        look(thread, credentials, &self.path).is_ok_and(|(location, content)| {
+    /// Whether a program with this root and these rights finds the same file, unchanged, and may read
+    /// it.
+    pub fn is_unchanged(&self, context: &FsContext, credentials: &Credentials) -> bool {
+        look(context, credentials, &self.path).is_ok_and(|(location, content)| {
             content == self.content && location.is_same(&self.location)
         })
     }
 }
 
 /// A regular file that may be read: where it is, and the state of its content.
-fn look(thread: &Thread, credentials: &Credentials, path: &[u8]) -> Result<(Location, (u64, u64))> {
-    let context = thread.directories()?;
-    let resolver = Resolver { context: &context, credentials, start: None };
+fn look(
+    context: &FsContext,
+    credentials: &Credentials,
+    path: &[u8],
+) -> Result<(Location, (u64, u64))> {
+    let resolver = Resolver { context, credentials, start: None };
     let location = resolver.resolve(path, WalkFlags::empty())?;
     let inode = location.inode()?;
     let attributes = inode.attributes();

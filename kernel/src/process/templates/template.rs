@@ -17,6 +17,7 @@ use crate::process::signal::ActionTable;
 use crate::process::thread::{Thread, ThreadName};
 use crate::process::transform::Position;
 use crate::program::{Executable, Strings};
+use crate::vfs::context::FsContext;
 use crate::vfs::mount::Location;
 
 /// A template.
@@ -110,6 +111,9 @@ impl Template {
 
     /// Whether all files that must be unchanged for a start are, for the current thread.
     pub fn is_unchanged(&self, thread: &Thread, credentials: &Credentials) -> bool {
-        self.sources.iter().all(|source| source.is_unchanged(thread, credentials))
+        let is_unchanged = |context: &FsContext| {
+            self.sources.iter().all(|source| source.is_unchanged(context, credentials))
+        };
+        self.sources.is_empty() || thread.directories().is_ok_and(|own| is_unchanged(&own))
     }
 }
