@@ -98,16 +98,28 @@ sub _at {
     return unpack "P$size", pack 'Q', $address;
 }
 
-# Looks for these variables; before %ENV is changed.
+# Looks for these variables. PL_origenviron has no symbol: it is the only one of the interpreter that
+# leads to the first stack, and there to a pointer to the first variable.
 sub _find_variables {
     my ($current, $environ, $size) =
         map { _address($_) || return } qw(PL_curinterp environ PL_interp_size);
+    open my $maps, '<', '/proc/self/maps' or return;
+    # A word is as long as an address here.
+    local $^W = 0;
+    my ($low, $high) = map { /^(\w+)-(\w+) .*\[stack\]$/ ? (hex $1, hex $2) : () } <$maps>;
+    open my $variables, '<', '/proc/self/environ' or return;
+    my ($variable) = (<$variables> // '') =~ /^([^\0]+\0)/;
+    return if !$high || !defined $variable;
+    $high -= length $variable;
+    my $is_in_stack = sub { $_[0] >= $low && $_[0] <= $high && $_[0] % $_[1] == 0 };
     $first = _at($current, 8);
-    my $vector = _at($environ, 8);
-    my @words = unpack '(a8)*', _at(unpack('Q', $first), unpack 'S', _at($size, 2));
-    # The only one of Perl's variables with this value.
-    my @places = grep { $words[$_] eq $vector } 0 .. $#words;
-    $there = pack 'Q4', $current, 8, unpack('Q', $first) + 8 * $places[0], 8 if @places == 1;
+    my $interpreter = unpack 'Q', $first;
+    my @words = unpack 'Q*', _at($interpreter, unpack 'S', _at($size, 2));
+    my @places = grep {
+        my $string = $is_in_stack->($words[$_], 8) ? unpack 'Q', _at($words[$_], 8) : 0;
+        $is_in_stack->($string, 1) && _at($string, length $variable) eq $variable
+    } 0 .. $#words;
+    $there = pack 'Q4', $current, 8, $interpreter + 8 * $places[0], 8 if @places == 1;
 }
 
 # Writes PL_curinterp, and PL_origenviron if it is given; whether that worked.
@@ -115,6 +127,12 @@ sub _write {
     my $values = join '', @_;
     my $here = pack 'PQ', $values, length $values;
     return syscall($PROCESS_VM_WRITEV, $$ + 0, $here, 1, $there, scalar @_, 0) == length $values;
+}
+
+# Whether the C library has any variable.
+sub _has_variables {
+    my $vector = unpack 'Q', _at($_[0], 8);
+    return $vector && unpack 'Q', _at($vector, 8);
 }
 
 # Separates %ENV, which must be empty, from the C library, and says whether that worked.
@@ -125,10 +143,10 @@ sub _separate_environment {
         # Whether this Perl is as it was thought to be.
         $ENV{HAYATE_TEMPLATE} = '';
         %ENV = ();
-        my $told = unpack 'Q', _at($environ, 8);
+        my $told = _has_variables($environ);
         _write($first);
         $ENV{HAYATE_TEMPLATE} = '';
-        my $is_told = unpack 'Q', _at($environ, 8);
+        my $is_told = _has_variables($environ);
         %ENV = ();
         return _write($zero) if !$told && $is_told;
     }
