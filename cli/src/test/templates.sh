@@ -388,7 +388,7 @@ perl_scripts_that_change() {
     wait
 }
 
-# What cannot be compiled before says so.
+# Scripts that cannot be compiled before say so.
 perl_scripts_that_are_refused() {
     printf 'print <DATA>;\n__END__\ndata\n' > data.pl
     printf '#!/usr/bin/perl -T\nprint 1;\n' > taint.pl

@@ -79,7 +79,7 @@ fn changed(found: &Metadata) -> i128 {
     i128::from(found.ctime()) * 1_000_000_000 + i128::from(found.ctime_nsec())
 }
 
-/// What the first line of a script says.
+/// The interpreter that the first line of a script names.
 #[derive(Debug, PartialEq, Eq)]
 struct Interpreter {
     program: String,

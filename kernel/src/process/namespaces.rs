@@ -8,11 +8,12 @@
 //! to drop is a mark that the end of a thread reads anyway ([`crate::ipc::sysv::traces`]).
 //!
 //! There are further UTS, IPC, mount and PID namespaces ([`super::identity`],
-//! [`crate::ipc::namespace`], [`crate::vfs::mount`], [`super::pid_namespace`]). Each belongs to the user namespace of its maker
-//! ([`crate::user_namespace`]), and what makes and enters one is `CAP_SYS_ADMIN` there. The user
-//! namespace of a thread is in its credentials and not in the set; but a thread of another one than
-//! the first always has a set, and so has every thread of another PID namespace. Of the other kinds there is the first alone, or none: a request for
-//! another one is EINVAL, as from a kernel built without them.
+//! [`crate::ipc::namespace`], [`crate::vfs::mount`], [`super::pid_namespace`]). Each belongs to the
+//! user namespace of its maker ([`crate::user_namespace`]), and `CAP_SYS_ADMIN` there makes and
+//! enters one. The user namespace of a thread is in its credentials and not in the set; but a thread
+//! of another one than the first always has a set, and so has every thread of another PID namespace.
+//! Of the other kinds there is the first alone, or none: a request for another one is EINVAL, as
+//! from a kernel built without them.
 //!
 //! Programs that begin at images or templates are those of the first namespaces, and nobody else's:
 //! neither is made of, or begun by, a thread that has a set ([`Thread::is_apart`]).

@@ -356,7 +356,7 @@ impl Drop for PidNamespace {
     }
 }
 
-/// What a process outside the first namespace is there.
+/// The place of a process in a namespace other than the first.
 pub(super) struct Inside {
     namespace: Arc<PidNamespace>,
     /// It is the init.

@@ -14,8 +14,8 @@
 //! though. The sequence reaches a number again only after it has wrapped, so at each wrap the
 //! numbers in use as groups are collected, to be skipped until the next wrap.
 //!
-//! These are the numbers of the first PID namespace, by which the kernel knows every process. One of
-//! another namespace has numbers there as well ([`super::pid_namespace`]), which come and go with
+//! These are the numbers of the first PID namespace, by which the kernel knows every process. One
+//! of another namespace has numbers there as well ([`super::pid_namespace`]), which come and go with
 //! this one; and if it led a group or a session that outlives it, its number is kept until that is
 //! over, because the one inside stands for it.
 

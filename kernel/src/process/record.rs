@@ -201,7 +201,7 @@ pub struct Process {
     pub mode_switches: AtomicU64,
     /// See [`Process::is_involved`].
     involved: AtomicBool,
-    /// What it is in a PID namespace other than the first; set before it begins.
+    /// Its place in a PID namespace other than the first; set before it begins.
     pub(super) inside: Once<Inside>,
 }
 

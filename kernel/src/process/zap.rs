@@ -19,7 +19,7 @@ use super::wait;
 #[cold]
 pub fn end_namespace(process: &Arc<Process>) {
     let Some(namespace) = process.own_pid_namespace() else { return };
-    // What is not in the table by now is refused (`PidNamespace::admit`).
+    // Processes that are not in the table by now are refused (`PidNamespace::admit`).
     namespace.close();
     let mut last = 0;
     while let Some((number, kernel)) = namespace.after(last) {

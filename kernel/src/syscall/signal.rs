@@ -37,7 +37,8 @@ fn may_signal(caller: &Thread, target: &Process, signal: u32) -> bool {
         .is_some_and(|thread| caller.credentials().may_signal(&thread.credentials()))
 }
 
-/// The process with this number for the caller, which may also be the number of one of its threads, as in Linux.
+/// The process with this number for the caller, which may also be the number of one of its threads,
+/// as in Linux.
 fn find_process(number: u32) -> Option<Arc<Process>> {
     let kernel = visible::meant(number);
     pids::process(kernel).or_else(|| pids::thread(kernel).map(|thread| thread.process.clone()))

@@ -64,8 +64,8 @@ fn text(address: u64, most: usize) -> Result<Vec<u8>> {
 /// `hayate_template_ready(template, size)`: the next fork of this thread makes a template.
 ///
 /// Fails with `EINVAL` for a name or rules that are none, files that cannot be told to be
-/// unchanged, or another size; `ETXTBSY` while one of them is written; `E2BIG`, `EFAULT`, `ENOMEM`, and as a
-/// look-up of the files.
+/// unchanged, or another size; `ETXTBSY` while one of them is written; `E2BIG`, `EFAULT`, `ENOMEM`,
+/// and as a look-up of the files.
 pub fn ready(regs: &mut UserRegs, template: usize, size: usize) -> Result<u64> {
     if size != size_of::<UserTemplate>() && size != FIRST_SIZE {
         return Err(Errno::EINVAL);

@@ -76,11 +76,11 @@ sub _given {
 # %ENV is filled in, Perl is to take this thread for one that is not its first: such a one tells
 # the C library nothing (`my_setenv`, util.c). It knows the first one by PL_curinterp.
 
-# The vector that the kernel gives is not from Perl's memory, so Perl must take it for the one that it
-# was started with (PL_origenviron): it copies that before it changes it.
+# The vector that the kernel gives is not from Perl's memory, so Perl must take it for the one that
+# it was started with (PL_origenviron): it copies that before it changes it.
 
-# PL_curinterp, and where it and PL_origenviron are, for process_vm_writev(2); undefined: the C library
-# is told as ever.
+# PL_curinterp, and where it and PL_origenviron are, for process_vm_writev(2); undefined: the C
+# library is told as ever.
 my ($first, $there);
 
 # The address of a variable of Perl or of the C library, or 0.
@@ -98,8 +98,8 @@ sub _at {
     return unpack "P$size", pack 'Q', $address;
 }
 
-# Looks for these variables. PL_origenviron has no symbol: it is the only one of the interpreter that
-# leads to the first stack, and there to a pointer to the first variable.
+# Looks for these variables. PL_origenviron has no symbol: it is the only one of the interpreter
+# that leads to the first stack, and there to a pointer to the first variable.
 sub _find_variables {
     my ($current, $environ, $size) =
         map { _address($_) || return } qw(PL_curinterp environ PL_interp_size);
@@ -349,7 +349,7 @@ sub _begin_as_always {
     die "/proc/self/exe: $!\n";
 }
 
-# What changes with a file: the time of its last change in nanoseconds first, as statx(2) tells it.
+# The stamp of a file, which changes with it: the time of its last change in nanoseconds first, as statx(2) tells it.
 sub _stamp {
     my ($file) = @_;
     my $answer = "\0" x 256;

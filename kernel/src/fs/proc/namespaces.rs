@@ -5,8 +5,9 @@
 //! mount on which it is bound, keeps a namespace that no thread is in. Two processes show the same
 //! number if and only if they share the namespace.
 //!
-//! Of network there is one namespace, the first, with its number on Linux. Kinds that do not exist (cgroup, time) have no file, as in a kernel built
-//! without them. A thread that has ended is in no namespaces but those of its users (`ENOENT`).
+//! Of network there is one namespace, the first, with its number on Linux. Kinds that do not exist
+//! (cgroup, time) have no file, as in a kernel built without them. A thread that has ended is in no
+//! namespaces but those of its users (`ENOENT`).
 
 use alloc::format;
 use alloc::sync::Arc;

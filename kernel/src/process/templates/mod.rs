@@ -338,7 +338,7 @@ pub fn choose(
 ) -> Option<Box<Begin>> {
     const ADDR_NO_RANDOMIZE: u32 = 0x004_0000;
     let credentials = thread.credentials();
-    // What is bound is a script, or else the program; a script names its interpreter.
+    // A script is bound, or else the program; a script names its interpreter.
     let script = arguments.iter().skip(1).find(|argument| !argument.starts_with(b"-"));
     let named = program.arguments.iter().next().unwrap_or(path);
     let is_served = |template: &Template| {
@@ -441,7 +441,7 @@ fn begin(
     Ok(Box::new(Begin { space, vectors, actions: Arc::new(actions), template }))
 }
 
-/// What a start is told, and where its strings lie.
+/// The answer to a start, and where its strings lie.
 struct Told {
     start: UserStart,
     variables: UserVariables,

@@ -65,8 +65,8 @@ impl Source {
         Ok(sources)
     }
 
-    /// Whether a program with this root and these rights finds the same file, unchanged, and may read
-    /// it.
+    /// Whether a program with this root and these rights finds the same file, unchanged, and may
+    /// read it.
     pub fn is_unchanged(&self, context: &FsContext, credentials: &Credentials) -> bool {
         look(context, credentials, &self.path).is_ok_and(|(location, content)| {
             content == self.content && location.is_same(&self.location)
