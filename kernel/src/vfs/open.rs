@@ -94,6 +94,16 @@ fn open_once(
     open_location(resolver, location, flags, false, counted)
 }
 
+/// [`open`] of what a walk found, with flags that make nothing. Errors as there.
+pub fn open_found(
+    resolver: &Resolver<'_>,
+    found: Result<Location>,
+    flags: u32,
+) -> Result<Arc<OpenFile>> {
+    let counted = Counted::new()?;
+    open_location(resolver, found?, flags | O_LARGEFILE, false, counted)
+}
+
 fn open_or_create(
     resolver: &Resolver<'_>,
     path: &[u8],

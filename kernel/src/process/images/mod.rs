@@ -290,6 +290,7 @@ impl Plan {
             volatile: self.entry.volatile(),
             most_calls: self.entry.most_calls(),
             last: [None; recording::LAST],
+            reached: ArrayVec::new(),
             entry: self.entry,
             first: self.first,
             process: process.serial(),

@@ -13,7 +13,7 @@
 //! Lock order: [`COUNT`] before a slot's lock. Neither is held while a recording is dropped.
 
 use alloc::boxed::Box;
-use alloc::sync::Arc;
+use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -31,12 +31,27 @@ use super::table::{Causes, Entry};
 use crate::process::record::Vectors;
 use crate::program::Addresses;
 use crate::reclaim::growth::Grow;
+use crate::vfs::dentry::Dentry;
+use crate::vfs::mount::{Location, Mount};
 
 /// The calls that draw random bytes that are remembered.
 const DRAWS: usize = 32;
 
 /// The dependencies that are found at once.
 pub const LAST: usize = 32;
+
+/// The directories that are remembered.
+const REACHED: usize = 4;
+
+/// The longest path of a directory that is remembered.
+const LONGEST: usize = 64;
+
+/// A directory that the program has come to on its way to a file. It holds nothing: the directory
+/// may be removed, and its file system unmounted, as if the program were not recorded.
+pub struct Reached {
+    path: ArrayVec<u8, LONGEST>,
+    place: Result<(Weak<Mount>, Weak<Dentry>)>,
+}
 
 /// A program while it is recorded.
 pub struct Recording {
@@ -52,6 +67,8 @@ pub struct Recording {
     pub dependencies: Vec<Dependency>,
     /// Some of these, by their hashes: a program looks at the same directories again and again.
     pub last: [Option<Dependency>; LAST],
+    /// Directories to which all ways are noted: it opens many files of one directory.
+    pub reached: ArrayVec<Reached, REACHED>,
     /// The files that it must not touch.
     pub volatile: Causes,
     /// The answers that it saw.
@@ -119,6 +136,34 @@ impl Recording {
         }
         self.dependencies.truncate(count);
         self.last = [None; LAST];
+        self.reached.clear();
+    }
+
+    /// Where the directory with this path from the root was found, or why not. `None`: that is not
+    /// known, or something has changed since.
+    pub fn reached(&self, path: &[u8]) -> Option<Result<Location>> {
+        let known = self.reached.iter().find(|known| known.path.as_slice() == path)?;
+        if self.mark.is_spoiled() {
+            return None;
+        }
+        Some(match &known.place {
+            Ok((mount, dentry)) => {
+                Ok(Location { mount: mount.upgrade()?, dentry: dentry.upgrade()? })
+            }
+            Err(error) => Err(*error),
+        })
+    }
+
+    /// Remembers where a directory was found, or why not; all that its path leads by was noted.
+    pub fn note_reached(&mut self, path: &[u8], place: &Result<Location>) {
+        let Ok(path) = ArrayVec::try_from(path) else { return };
+        let weak = |place: &Location| (Arc::downgrade(&place.mount), Arc::downgrade(&place.dentry));
+        if self.reached.is_full() {
+            self.reached.remove(0);
+        }
+        let _ = self
+            .reached
+            .try_push(Reached { path, place: place.as_ref().map(weak).map_err(|e| *e) });
     }
 
     /// Whether recordings of the command end before this is touched.

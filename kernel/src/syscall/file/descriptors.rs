@@ -15,6 +15,7 @@ use crate::process::{numbers, visible};
 use crate::vfs::descriptor::FdTable;
 use crate::vfs::inode::FileKind;
 use crate::vfs::lock_owner::LockOwner;
+use crate::vfs::mount::Location;
 use crate::vfs::open_file::OpenFile;
 use crate::vfs::open_file::flags::*;
 use crate::vfs::path::WalkFlags;
@@ -46,6 +47,16 @@ fn open_at(fd: i32, path: &[u8], flags: u32, mode: u32, walk: WalkFlags) -> Resu
     let view = View::current()?;
     let resolver = view.resolver(fd, path)?;
     let file = open::open(&resolver, path, flags, mode as u16 & 0o7777, walk)?;
+    Ok(reserved.install(file))
+}
+
+/// [`openat`] of a path that a walk of `view` has led to `found`, with flags that make nothing and
+/// change nothing. The walk was told of `O_NOFOLLOW` and `O_DIRECTORY`.
+pub fn open_found(view: &View, found: Result<Location>, flags: u32) -> Result<i32> {
+    let table = files();
+    let reserved = table.reserve(0, descriptor_limit(), flags & O_CLOEXEC != 0)?;
+    let resolver = view.resolver(AT_FDCWD, b"")?;
+    let file = open::open_found(&resolver, found, flags & VALID as u32)?;
     Ok(reserved.install(file))
 }
 

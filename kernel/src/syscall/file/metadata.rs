@@ -67,8 +67,12 @@ pub fn newfstatat(fd: i32, path_address: usize, buffer: usize, flags: u32) -> Re
     if flags & !(at::SYMLINK_NOFOLLOW | at::NO_AUTOMOUNT | at::EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    let metadata = locate(&View::current()?, fd, path_address, flags)?.metadata()?;
-    UserPtr::new(buffer).write(&encode(&metadata))
+    tell(&locate(&View::current()?, fd, path_address, flags)?, buffer)
+}
+
+/// Writes the status of a place to this address (`stat(2)`).
+pub fn tell(place: &Location, buffer: usize) -> Result<()> {
+    UserPtr::new(buffer).write(&encode(&place.metadata()?))
 }
 
 fn statx_time(time: Timestamp) -> StatxTimestamp {
@@ -197,7 +201,11 @@ pub fn faccessat2(fd: i32, path_address: usize, mode: i32, flags: u32) -> Result
         return Err(Errno::EINVAL);
     }
     let view = if flags & at::EACCESS != 0 { View::current()? } else { View::with_real_ids()? };
-    let place = locate(&view, fd, path_address, flags)?;
+    check_access(view.credentials(), &locate(&view, fd, path_address, flags)?, mode)
+}
+
+/// Whether somebody with these credentials may access a place so; the error of `access(2)` if not.
+pub fn check_access(credentials: &Credentials, place: &Location, mode: u32) -> Result<()> {
     let attributes = place.inode()?.attributes();
     if mode & wants::EXECUTE != 0
         && attributes.kind == FileKind::Regular
@@ -205,13 +213,13 @@ pub fn faccessat2(fd: i32, path_address: usize, mode: i32, flags: u32) -> Result
     {
         return Err(Errno::EACCES);
     }
-    permitted(view.credentials(), &attributes, mode)?;
+    permitted(credentials, &attributes, mode)?;
     let device = matches!(
         attributes.kind,
         FileKind::CharDevice | FileKind::BlockDevice | FileKind::Fifo | FileKind::Socket
     );
     if mode & wants::WRITE != 0 && !device {
-        check_writable(&place)?;
+        check_writable(place)?;
     }
     Ok(())
 }

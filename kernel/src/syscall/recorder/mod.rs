@@ -14,6 +14,7 @@
 mod rules;
 mod tree;
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use core::fmt::Write;
 
@@ -25,6 +26,7 @@ use super::calls::HANDLERS;
 use crate::process;
 use crate::process::Thread;
 use crate::process::images;
+use crate::process::images::recording::Recording;
 use crate::process::images::{After, recording};
 use crate::process::{exec, starts};
 use rules::Verdict;
@@ -85,24 +87,38 @@ fn serve(regs: &mut UserRegs, handler: impl FnOnce(&mut UserRegs) -> i64) -> i64
     }
     let after = match rules::judge(&thread, regs, &mut recording) {
         Ok(Verdict::Goes(after)) => {
-            recording.calls += 1;
             let result = handler(regs);
-            if after.follow(result, &mut recording).is_ok() {
-                recording::put_back(own.id(), recording);
-                return result;
-            }
-            match images::abandon(&thread, recording, "memory is exhausted") {
-                After::GoesOn => return result,
-                again => {
-                    images::follow(&thread, regs, again);
-                    return regs.rax as i64;
-                }
-            }
+            return carried_out(&thread, regs, recording, (result, after));
+        }
+        Ok(Verdict::Done(result, after)) => {
+            return carried_out(&thread, regs, recording, (result, after));
         }
         Ok(Verdict::Horizon) => images::reach_horizon(&thread, regs, recording, shown(regs)),
         Err(_) => images::abandon(&thread, recording, "memory is exhausted"),
     };
     go_on(&thread, regs, after, handler)
+}
+
+/// Goes on recording after a call that was carried out with this result. Returns the value for
+/// `rax`.
+fn carried_out(
+    thread: &Thread,
+    regs: &mut UserRegs,
+    mut recording: Box<Recording>,
+    (result, after): (i64, rules::After),
+) -> i64 {
+    recording.calls += 1;
+    if after.follow(result, &mut recording).is_ok() {
+        recording::put_back(thread.process().id(), recording);
+        return result;
+    }
+    match images::abandon(thread, recording, "memory is exhausted") {
+        After::GoesOn => result,
+        again => {
+            images::follow(thread, regs, again);
+            regs.rax as i64
+        }
+    }
 }
 
 /// Goes on after a recording: carries out the call, or starts the program again.

@@ -15,17 +15,23 @@ use crate::process::images::held::{Own, OwnFile};
 use crate::process::images::question::{Answer, Question};
 use crate::process::images::recording::Recording;
 use crate::reclaim::growth::Grow;
+use crate::syscall::argument::Returned;
 use crate::syscall::file;
-use crate::syscall::file::View;
+use crate::syscall::file::{View, descriptors, metadata};
 use crate::vfs::attributes::FileKind;
 use crate::vfs::mount::Location;
-use crate::vfs::open_file::flags::{O_ACCMODE, O_CREAT, O_NOFOLLOW, O_PATH, O_TMPFILE, O_TRUNC};
+use crate::vfs::open_file::flags::{
+    O_ACCMODE, O_CREAT, O_DIRECTORY, O_NOFOLLOW, O_PATH, O_TMPFILE, O_TRUNC,
+};
 use crate::vfs::path::WalkFlags;
 
 /// What a call means.
 pub enum Verdict {
     /// It is carried out, and the recording goes on.
     Goes(After),
+    /// It was carried out with this result, by the walk that noted what it sees: the recording goes
+    /// on.
+    Done(i64, After),
     /// It is the horizon.
     Horizon,
 }
@@ -90,16 +96,16 @@ pub fn judge(thread: &Thread, regs: &UserRegs<'_>, recording: &mut Recording) ->
         // Files by name.
         2 => open(thread, recording, (here, a), flags(b)),
         257 => open(thread, recording, (fd, b), flags(c)),
-        4 => look(recording, (here, a), WalkFlags::empty()),
-        6 => look(recording, (here, a), WalkFlags::NOFOLLOW),
-        21 => access(recording, (here, a), 0),
-        269 => access(recording, (fd, b), 0),
-        439 => access(recording, (fd, b), flags(d)),
+        4 => status(thread, recording, (here, a), (b, 0)),
+        6 => status(thread, recording, (here, a), (b, file::at::SYMLINK_NOFOLLOW)),
+        21 => access(recording, (here, a), (flags(b), 0)),
+        269 => access(recording, (fd, b), (flags(c), 0)),
+        439 => access(recording, (fd, b), (flags(c), flags(d))),
         137 => room(recording, a),
         89 => link(thread, recording, (here, a)),
         267 => link(thread, recording, (fd, b)),
-        262 => status(thread, recording, (fd, b), flags(d)),
-        332 => status(thread, recording, (fd, b), flags(c)),
+        262 => status(thread, recording, (fd, b), (c, flags(d))),
+        332 => extended_status(thread, recording, (fd, b), flags(c)),
         79 => above(recording, thread.directories()?.working()),
         // socket, connect
         41 => Ok(socket(recording, a, b)),
@@ -173,32 +179,45 @@ fn walk(flags: u32) -> WalkFlags {
 
 /// A call that looks at the file of a path.
 fn look(recording: &mut Recording, at: (i32, u64), flags: WalkFlags) -> Result<Verdict> {
-    look_as(recording, &View::current()?, at, flags)
+    Ok(match look_as(recording, (&View::current()?, true), at, flags)? {
+        Some(_) => PLAIN,
+        None => Verdict::Horizon,
+    })
 }
 
-/// The same, with the rights of a view.
+/// The same with the rights of a view ([`tree::look`]); returns what the call finds. `None`: it is a horizon.
 fn look_as(
     recording: &mut Recording,
-    view: &View,
+    view: (&View, bool),
     at: (i32, u64),
     flags: WalkFlags,
-) -> Result<Verdict> {
-    let Ok(path) = file::path(at.1 as usize) else { return Ok(Verdict::Horizon) };
+) -> Result<Option<Result<Location>>> {
+    let Ok(path) = file::path(at.1 as usize) else { return Ok(None) };
     if path.is_empty() {
-        return Ok(Verdict::Horizon);
+        return Ok(None);
     }
-    match tree::look(recording, view, (at.0, &path), flags)? {
-        Found::Foreign => Ok(Verdict::Horizon),
-        Found::Nothing | Found::Random | Found::File(..) => Ok(PLAIN),
-    }
+    Ok(match tree::look(recording, view, (at.0, &path), flags)? {
+        (Found::Foreign, _) => None,
+        (Found::Nothing | Found::Random | Found::File(..), place) => Some(place),
+    })
 }
 
 /// `faccessat2(2)` and its like: the answer is that of the real user, who comes to other
 /// directories and files than the effective one.
-fn access(recording: &mut Recording, at: (i32, u64), flags: u32) -> Result<Verdict> {
+fn access(recording: &mut Recording, at: (i32, u64), (mode, flags): (u32, u32)) -> Result<Verdict> {
+    const MODES: u32 = 7;
+    const FLAGS: u32 = file::at::EACCESS | file::at::SYMLINK_NOFOLLOW | file::at::EMPTY_PATH;
+    if mode & !MODES != 0 || flags & !FLAGS != 0 {
+        // EINVAL, whatever the path leads to.
+        return Ok(PLAIN);
+    }
     let effective = flags & file::at::EACCESS != 0;
     let view = if effective { View::current()? } else { View::with_real_ids()? };
-    look_as(recording, &view, at, walk(flags))
+    let Some(found) = look_as(recording, (&view, effective), at, walk(flags))? else {
+        return Ok(Verdict::Horizon);
+    };
+    let allowed = found.and_then(|place| metadata::check_access(view.credentials(), &place, mode));
+    Ok(Verdict::Done(allowed.to_register(), After::Nothing))
 }
 
 /// `statfs(2)`: how much room a file system has is changed by every file on it. What is not there
@@ -206,9 +225,9 @@ fn access(recording: &mut Recording, at: (i32, u64), flags: u32) -> Result<Verdi
 fn room(recording: &mut Recording, path: u64) -> Result<Verdict> {
     let Ok(path) = file::path(path as usize) else { return Ok(Verdict::Horizon) };
     let here = hayate_abi::file::AT_FDCWD;
-    match tree::look(recording, &View::current()?, (here, &path), WalkFlags::empty())? {
-        Found::Nothing => Ok(PLAIN),
-        Found::Foreign | Found::Random | Found::File(..) => Ok(Verdict::Horizon),
+    match tree::look(recording, (&View::current()?, true), (here, &path), WalkFlags::empty())? {
+        (Found::Nothing, _) => Ok(PLAIN),
+        (Found::Foreign | Found::Random | Found::File(..), _) => Ok(Verdict::Horizon),
     }
 }
 
@@ -228,7 +247,30 @@ fn above(recording: &mut Recording, place: Location) -> Result<Verdict> {
     Ok(if tree::note_above(recording, place)? { PLAIN } else { Verdict::Horizon })
 }
 
+/// `newfstatat(2)` and its like.
 fn status(
+    thread: &Thread,
+    recording: &mut Recording,
+    at: (i32, u64),
+    (buffer, flags): (u64, u32),
+) -> Result<Verdict> {
+    const FLAGS: u32 = file::at::SYMLINK_NOFOLLOW | file::at::NO_AUTOMOUNT | file::at::EMPTY_PATH;
+    if flags & !FLAGS != 0 {
+        // EINVAL, whatever the path leads to.
+        return Ok(PLAIN);
+    }
+    if flags & file::at::EMPTY_PATH != 0 {
+        return extended_status(thread, recording, at, flags);
+    }
+    let Some(found) = look_as(recording, (&View::current()?, true), at, walk(flags))? else {
+        return Ok(Verdict::Horizon);
+    };
+    let told = found.and_then(|place| metadata::tell(&place, buffer as usize));
+    Ok(Verdict::Done(told.to_register(), After::Nothing))
+}
+
+/// `statx(2)`, and what may be about a descriptor.
+fn extended_status(
     thread: &Thread,
     recording: &mut Recording,
     at: (i32, u64),
@@ -257,14 +299,19 @@ fn open(thread: &Thread, recording: &mut Recording, at: (i32, u64), flags: u32) 
     }
     let mut walk = WalkFlags::empty();
     walk.set(WalkFlags::NOFOLLOW, flags & O_NOFOLLOW != 0);
-    match tree::look(recording, &View::current()?, (at.0, &path), walk)? {
-        Found::Nothing => Ok(PLAIN),
+    walk.set(WalkFlags::DIRECTORY, flags & O_DIRECTORY != 0);
+    let view = View::current()?;
+    let (found, place) = tree::look(recording, (&view, true), (at.0, &path), walk)?;
+    let after = match found {
+        Found::Nothing => After::Nothing,
         Found::File(FileKind::Regular | FileKind::Directory | FileKind::CharDevice) => {
-            Ok(Verdict::Goes(After::Opened(OwnFile::File)))
+            After::Opened(OwnFile::File)
         }
-        Found::Random => Ok(Verdict::Goes(After::Opened(OwnFile::Random))),
-        Found::File(..) | Found::Foreign => Ok(Verdict::Horizon),
-    }
+        Found::Random => After::Opened(OwnFile::Random),
+        Found::File(..) | Found::Foreign => return Ok(Verdict::Horizon),
+    };
+    let opened = descriptors::open_found(&view, place, flags);
+    Ok(Verdict::Done(opened.to_register(), after))
 }
 
 fn close(thread: &Thread, recording: &Recording, fd: i32) -> Verdict {
@@ -336,8 +383,8 @@ fn connect(recording: &mut Recording, fd: i32, address: u64, size: u64) -> Resul
         return Ok(Verdict::Horizon);
     }
     let here = hayate_abi::file::AT_FDCWD;
-    match tree::look(recording, &View::current()?, (here, path), WalkFlags::empty())? {
-        Found::Nothing => Ok(PLAIN),
+    match tree::look(recording, (&View::current()?, true), (here, path), WalkFlags::empty())? {
+        (Found::Nothing, _) => Ok(PLAIN),
         _ => Ok(Verdict::Horizon),
     }
 }

@@ -139,22 +139,34 @@ pub enum Found {
 ///
 /// A directory that the program inherited is another one at each start: what is found from there
 /// is foreign.
+///
+/// `is_usual`: the rights are those with which the program walks mostly, so that a directory may
+/// be known from an earlier walk.
+///
+/// Returns what was found, and where or why not: the call need not walk again.
+///
+/// # Errors
+/// `ENOMEM`.
 pub fn look(
     recording: &mut Recording,
-    view: &View,
+    (view, is_usual): (&View, bool),
     (directory, path): (i32, &[u8]),
     flags: WalkFlags,
-) -> Result<Found> {
+) -> Result<(Found, Result<Location>)> {
     let is_known = directory == AT_FDCWD || path.starts_with(b"/") || recording.owns(directory);
     let Some(inner) = view.resolver(directory, path).ok().filter(|_| is_known) else {
-        return Ok(Found::Foreign);
+        return Ok((Found::Foreign, Err(Errno::EACCES)));
     };
     let noted = recording.dependencies.len();
     let (foreign, lacking) = (Cell::new(false), Cell::new(false));
-    let walker = Walker { inner, recording: RefCell::new(recording), foreign, lacking };
-    let found = match hayate_path_walk::resolve(&walker, path, flags) {
-        Ok(place) => last(&walker, &place),
-        Err(error) => Err(error),
+    let mut walker = Walker { inner, recording: RefCell::new(recording), foreign, lacking };
+    let place = match split(path).filter(|_| is_usual) {
+        Some(parts) => walk_on(&mut walker, parts, flags),
+        None => hayate_path_walk::resolve(&walker, path, flags),
+    };
+    let found = match &place {
+        Ok(place) => last(&walker, place),
+        Err(error) => Err(*error),
     };
     let Walker { recording, foreign, lacking, .. } = walker;
     if lacking.get() {
@@ -170,7 +182,38 @@ pub fn look(
         // The call is not made in this recording, so nothing of its way counts.
         recording.into_inner().forget_from(noted);
     }
-    Ok(found)
+    Ok((found, place))
+}
+
+/// Cuts a path from the root before its last name. `None`: it has no directory but the root, or ends
+/// in a slash or dots, which mean more than a name.
+fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = path.iter().rposition(|&letter| letter == b'/')?;
+    let (directory, name) = (path.get(..at)?, path.get(at + 1..)?);
+    (directory.starts_with(b"/") && !matches!(name, b"" | b"." | b".."))
+        .then_some((directory, name))
+}
+
+/// Walks to a name in a directory from where the directory was found, at an earlier walk or now.
+fn walk_on(
+    walker: &mut Walker<'_, '_>,
+    (directory, name): (&[u8], &[u8]),
+    flags: WalkFlags,
+) -> Result<Location> {
+    let known = walker.recording.borrow().reached(directory);
+    let place = match known {
+        Some(place) => place,
+        None => {
+            let place = hayate_path_walk::resolve(walker, directory, WalkFlags::DIRECTORY);
+            let is_noted = !walker.foreign.get() && !walker.lacking.get();
+            if is_noted && place.as_ref().err().is_none_or(|error| follows_from_tree(*error)) {
+                walker.recording.borrow_mut().note_reached(directory, &place);
+            }
+            place
+        }
+    };
+    walker.inner.start = Some(place?);
+    hayate_path_walk::resolve(walker, name, flags)
 }
 
 /// Whether a walk always fails so while the tree is as it is.
