@@ -11,19 +11,15 @@ use std::process::{Command, Stdio};
 /// compile into it run one after the other.
 pub(super) const CARGO_FOLDER: &str = "target/debug";
 
-/// The crates in `crates/`, selected by excluding the others: their unit tests and the tests of
-/// their `tests/` folders, including mutations of untrusted input.
-const CRATES: &[&str] = &[
+/// Everything whose tests run on the host, selected by excluding the rest: unit tests and those of
+/// `tests/` folders, including mutations of untrusted input. It is one call of cargo, for the
+/// features of a dependency are those that all selected crates ask for: several calls would compile
+/// many of them several times.
+const ON_THE_HOST: &[&str] = &[
     "--tests",
     "--workspace",
     "--exclude=hayate-machine",
     "--exclude=hayate-kernel",
-    "--exclude=hayate-cli",
-    "--exclude=hayate-command",
-    "--exclude=hayate-measure-tools",
-    "--exclude=hayate-init",
-    "--exclude=hayate-guest",
-    "--exclude=measure",
     "--exclude=hayate-tests",
     "--exclude=hayate-stress",
 ];
@@ -45,51 +41,25 @@ const MODELS: &[&str] = &[
 /// The toolchain of Miri: a nightly of a fixed date, used only for this check.
 const MIRI: &str = "nightly-2026-05-20";
 
-/// The crates that Miri runs: their tests end in reasonable time under an interpreter.
-const INTERPRETED: &[&str] = &[
-    "--lib",
-    "-p",
-    "hayate-machine",
-    "-p",
-    "hayate-protocols",
-    "-p",
-    "hayate-recycler",
-    "-p",
-    "hayate-program-image",
-    "-p",
-    "hayate-cpio",
-    "-p",
-    "hayate-abi",
-    "--target-dir",
-    "target/miri",
-];
+/// The crate that Miri runs: the one with unsafe code.
+const INTERPRETED: &[&str] = &["--lib", "-p", "hayate-machine", "--target-dir", "target/miri"];
 
 /// Tests read the host's clock and environment, and turn addresses into pointers, as in a kernel.
 const FLAGS: &str = "-Zmiri-disable-isolation -Zmiri-permissive-provenance";
 
 /// The trials.
 pub fn trials() -> Vec<Trial> {
-    let sets: [(&str, &[&str]); 3] = [
-        ("host/crates", CRATES),
-        (
-            "host/command",
-            &["-p", "hayate-cli", "-p", "hayate-command", "-p", "hayate-measure-tools"],
-        ),
-        (
-            "host/guest-programs",
-            &["-p", "hayate-init", "-p", "hayate-guest", "-p", "resource", "-p", "measure"],
-        ),
-    ];
-    let sets = sets.into_iter().map(|(name, packages)| {
-        let trial = Trial::new(name, move |filters| {
-            let mut command = compile::cargo()?;
-            command.args(["test", "--no-fail-fast"]).args(packages);
-            run(name, command, filters)
-        });
-        trial.exclusive(CARGO_FOLDER)
+    let tests = Trial::new("host/tests", |filters| {
+        let mut command = compile::cargo()?;
+        command.args(["test", "--no-fail-fast"]).args(ON_THE_HOST);
+        run("host/tests", command, filters)
     });
-    // These have folders of their own.
-    sets.chain([Trial::new("host/miri", miri), Trial::new("host/models", models)]).collect()
+    // The others have folders of their own.
+    vec![
+        tests.exclusive(CARGO_FOLDER),
+        Trial::new("host/miri", miri),
+        Trial::new("host/models", models),
+    ]
 }
 
 /// Runs the models: every order of the steps of the lock-free protocols.

@@ -150,6 +150,9 @@ pub fn in_machines(options: &Test, programs: &Programs) -> Vec<Trial> {
 /// How long all programs of a suite may take in one machine.
 const SUITE_LIMIT: Duration = Duration::from_secs(1200);
 
+/// How long some cases of a suite are run while modes change, where the whole suite takes minutes.
+const FEW_CASES_SECONDS: &str = "60";
+
 /// A run of all programs of a suite in one machine, in another way than usual.
 struct SuiteRun {
     name: &'static str,
@@ -262,6 +265,13 @@ impl SuiteRun {
         machine.append.push(self.append.into());
         let trial = Trial::new(self.trial_name(), move |chosen| {
             let mut words: Vec<String> = before.iter().map(|&word| word.into()).collect();
+            if let Some(at) = words.iter().position(|word| word == "--seconds")
+                && !chosen.is_empty()
+                && let Some(seconds) = words.get_mut(at + 1)
+            {
+                // Some cases take a part of the time of all.
+                *seconds = FEW_CASES_SECONDS.into();
+            }
             words.push(format!("{GUEST_FOLDER}/runall"));
             words.extend(then.iter().map(|&word| word.into()));
             if chosen.is_empty() {

@@ -168,8 +168,9 @@ impl Crate {
         let mut found = Vec::new();
         let mut at = 0;
         // Names of modules within the file that are open, with the depth of their braces.
-        let mut inside: Vec<(usize, &str)> = Vec::new();
-        let mut depth = 0;
+        let mut inside: Vec<(i32, &str)> = Vec::new();
+        // Below 0 behind a brace of a text that is no code.
+        let mut depth: i32 = 0;
         while let Some(&(line, word)) = words.get(at) {
             let before = at.checked_sub(1).map_or("", |index| words[index].1);
             let next = words.get(at + 1).map_or("", |word| word.1);
@@ -252,7 +253,7 @@ impl Crate {
 }
 
 /// The module at some place of a file: the file's own, and those open there.
-fn place_within(module: &Module, inside: &[(usize, &str)]) -> Module {
+fn place_within(module: &Module, inside: &[(i32, &str)]) -> Module {
     module.iter().cloned().chain(inside.iter().map(|(_, name)| (*name).to_string())).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Prints lines about tests, in the format of cargo's own test runner, and the sum at the end.
 
 use super::Report;
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -88,6 +89,8 @@ struct Sum {
     flaky: Vec<String>,
     /// Trials that took at least [`SLOW`].
     slow: Vec<(Duration, String)>,
+    /// How long the trials took whose names differ in the last part only.
+    kinds: BTreeMap<String, Duration>,
     /// How long each stage took.
     stages: Vec<(&'static str, Duration)>,
 }
@@ -131,11 +134,12 @@ impl Printer {
 
     /// Records how long a trial took.
     pub fn took(&self, trial: &str, time: Duration) {
-        if time >= SLOW
-            && let Ok(mut sum) = self.sum.lock()
-        {
+        let Ok(mut sum) = self.sum.lock() else { return };
+        if time >= SLOW {
             sum.slow.push((time, trial.into()));
         }
+        let kind = trial.rsplit_once('/').map_or(trial, |(kind, _)| kind);
+        *sum.kinds.entry(kind.into()).or_default() += time;
     }
 
     /// Runs a stage, and records how long it took.
@@ -166,17 +170,7 @@ impl Printer {
     /// Prints the sum; returns the exit status.
     pub fn conclude(&self) -> u8 {
         let Ok(mut sum) = self.sum.lock() else { return 1 };
-        sum.slow.sort_by(|one, other| other.cmp(one));
-        sum.slow.truncate(SLOWEST);
-        if !sum.slow.is_empty() {
-            println!("\nslowest:");
-            for (time, name) in &sum.slow {
-                println!("    {:5} s  {name}", time.as_secs());
-            }
-            for (stage, time) in &sum.stages {
-                println!("    {:5} s  all {stage}", time.as_secs());
-            }
-        }
+        sum.show_times();
         if !sum.flaky.is_empty() {
             println!("\nflaky (failed at first, passed alone; a fault to look for):");
             for name in &sum.flaky {
@@ -210,6 +204,33 @@ impl Printer {
 
     fn paint(&self, colour: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{colour}m{text}\x1b[0m") } else { text.into() }
+    }
+}
+
+impl Sum {
+    /// Shows where the time went, if it was long.
+    fn show_times(&mut self) {
+        if self.slow.is_empty() {
+            return;
+        }
+        self.slow.sort_by(|one, other| other.cmp(one));
+        self.slow.truncate(SLOWEST);
+        let mut kinds: Vec<(Duration, String)> =
+            std::mem::take(&mut self.kinds).into_iter().map(|(kind, time)| (time, kind)).collect();
+        kinds.retain(|(time, _)| *time >= SLOW);
+        kinds.sort_by(|one, other| other.cmp(one));
+        println!("\nslowest:");
+        for (time, name) in &self.slow {
+            println!("    {:5} s  {name}", time.as_secs());
+        }
+        println!("\nslowest kinds, all trials together:");
+        for (time, kind) in &kinds {
+            println!("    {:5} s  {kind}/", time.as_secs());
+        }
+        println!();
+        for (stage, time) in &self.stages {
+            println!("    {:5} s  all {stage}", time.as_secs());
+        }
     }
 }
 

@@ -55,8 +55,8 @@ impl Room {
     }
 }
 
-/// Runs the trials of a stage, as many at once as the processors allow; then runs the failed ones
-/// again, alone and up to `retries` times.
+/// Runs the trials of a stage, as many at once as the processors allow; then runs what failed again,
+/// alone and up to `retries` times: of a trial whose cases are known, the cases that failed.
 pub fn run_stage(trials: Vec<Chosen>, printer: &Arc<Printer>, retries: u32) {
     let failed = Mutex::new(Vec::<(Chosen, Report)>::new());
     let first_run = |chosen: Chosen| {
@@ -126,17 +126,36 @@ fn run_again(
 ) -> Report {
     let mut report = first;
     for _ in 0..retries {
-        let next = run(trial, filters);
+        let only = failed_cases(trial, &report);
+        let next = run(trial, only.as_deref().unwrap_or(filters));
         let passed = !next.failed();
         if passed {
             printer.flaky(&trial.name, &report);
         }
-        report = next;
+        report = match only {
+            Some(_) => instead_of_failures(report, next),
+            None => next,
+        };
         if passed {
             break;
         }
     }
     report
+}
+
+/// The cases of a report that failed, if they are all cases that the trial can run alone.
+fn failed_cases(trial: &Trial, report: &Report) -> Option<Vec<String>> {
+    let failed = report.cases.iter().filter(|case| matches!(case.verdict, Verdict::Failed(_)));
+    let names: Vec<String> = failed.map(|case| case.name.clone()).collect();
+    names.iter().all(|name| trial.cases.contains(name)).then_some(names)
+}
+
+/// The first report with the second one's cases in the place of those that failed.
+fn instead_of_failures(first: Report, second: Report) -> Report {
+    let mut cases = first.cases;
+    cases.retain(|case| !matches!(case.verdict, Verdict::Failed(_)));
+    cases.extend(second.cases);
+    Report { cases, output: second.output }
 }
 
 fn run(trial: &Trial, filters: &[String]) -> Report {
@@ -178,6 +197,28 @@ mod tests {
         assert_eq!(conclusion(2, 1, 1), 0);
         assert_eq!(conclusion(2, 2, 1), 1);
         assert_eq!(conclusion(2, 2, 2), 0);
+    }
+
+    #[test]
+    fn only_the_cases_that_failed_run_again() {
+        let ran = Arc::new(Mutex::new(Vec::new()));
+        let seen = ran.clone();
+        let trial = Trial::new("t", move |filters| {
+            let mut seen = seen.lock().unwrap();
+            seen.push(filters.to_vec());
+            let is_first = seen.len() == 1;
+            let names = if is_first { vec!["a".to_string(), "b".into()] } else { filters.to_vec() };
+            let case = |name: &String| match is_first && name == "b" {
+                true => Case::new(name, Verdict::Failed("too early".into())),
+                false => Case::new(name, Verdict::Passed),
+            };
+            Ok(Report { cases: names.iter().map(case).collect(), output: String::new() })
+        });
+        let printer = Arc::new(Printer::new(false));
+        let trial = trial.cases(vec!["a".into(), "b".into()]);
+        run_stage(vec![(trial, Vec::new())], &printer, 1);
+        assert_eq!(*ran.lock().unwrap(), [vec![], vec!["b".to_string()]]);
+        assert_eq!(printer.conclude(), 0);
     }
 
     #[test]
