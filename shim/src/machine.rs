@@ -67,12 +67,13 @@ impl Machine {
     /// the numbers of the guest's processes that are ended because memory lacks.
     pub async fn start(wanted: Wanted<'_>) -> Result<(Machine, UnboundedReceiver<u32>)> {
         let library = Library::find()?;
-        let mut qemu = Qemu::installed(&options(&wanted), library.kernel())?;
+        let has_tap = has_tap(wanted.network);
+        let mut qemu = Qemu::installed(&options(&wanted, has_tap), library.kernel())?;
         qemu.accelerate(library.has_kvm());
         let mut shared = OsString::from(wanted.folder);
         shared.push(format!(":{POD}"));
         let volume = qemu.volume(0, Volume::of(&shared)?);
-        let told = if has_tap(wanted.network) { None } else { qemu.network() };
+        let told = if has_tap { None } else { qemu.network() };
         let job = job(&wanted, volume, told);
         let programs = [library.container()];
         let temporary = std::env::temp_dir();
@@ -119,7 +120,7 @@ impl Machine {
             link,
             pid,
             size: wanted.size,
-            has_tap: has_tap(wanted.network),
+            has_tap,
             events: events.events,
             monitor: Mutex::default(),
             monitors: Mutex::new(monitor),
@@ -160,13 +161,13 @@ impl Machine {
     }
 }
 
-/// Whether a machine has an interface in the namespace of its pod. In the host's own it speaks as an
-/// ordinary program, as it does where the host's kernel has no such interfaces.
+/// Whether a machine has an interface in the namespace of its pod. In the host's own it speaks as
+/// an ordinary program, as it does where the host's kernel has no such interfaces.
 fn has_tap(network: &Network) -> bool {
     *network != Network::Host && Path::new("/dev/net/tun").exists()
 }
 
-fn options(wanted: &Wanted) -> Options {
+fn options(wanted: &Wanted, has_tap: bool) -> Options {
     Options {
         cpus: wanted.size.cpus,
         memory: wanted.size.memory,
@@ -175,7 +176,7 @@ fn options(wanted: &Wanted) -> Options {
         aslr: None,
         deterministic: false,
         nvm: None,
-        network: Device::of(match has_tap(wanted.network) {
+        network: Device::of(match has_tap {
             true => Net::OwnTap(TAP.into()),
             false => Net::User,
         }),

@@ -146,7 +146,7 @@ mod tests {
         }
 
         #[test]
-        fn other_bytes_are_an_error_or_an_interface(bytes in prop::collection::vec(any::<u8>(), 0..99)) {
+        fn other_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..99)) {
             let _ = Interface::decode(&bytes);
         }
     }

@@ -140,14 +140,6 @@ struct Disks;
 struct DiskFolder(Arc<Disk>);
 
 impl Subject for DiskFolder {
-    fn owner(&self, _: bool) -> (u32, u32) {
-        (0, 0)
-    }
-
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn seed(&self) -> u64 {
         self.0.number().encode()
     }

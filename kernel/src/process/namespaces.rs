@@ -10,10 +10,10 @@
 //! There are further UTS, IPC, mount and PID namespaces ([`super::identity`],
 //! [`crate::ipc::namespace`], [`crate::vfs::mount`], [`super::pid_namespace`]). Each belongs to the
 //! user namespace of its maker ([`crate::user_namespace`]), and `CAP_SYS_ADMIN` there makes and
-//! enters one. The user namespace of a thread is in its credentials and not in the set; but a thread
-//! of another one than the first always has a set, and so has every thread of another PID namespace.
-//! Of the other kinds there is the first alone, or none: a request for another one is EINVAL, as
-//! from a kernel built without them.
+//! enters one. The user namespace of a thread is in its credentials and not in the set; but a
+//! thread of another one than the first always has a set, and so has every thread of another PID
+//! namespace. Of the other kinds there is the first alone, or none: a request for another one is
+//! EINVAL, as from a kernel built without them.
 //!
 //! Programs that begin at images or templates are those of the first namespaces, and nobody else's:
 //! neither is made of, or begun by, a thread that has a set ([`Thread::is_apart`]).

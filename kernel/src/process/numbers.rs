@@ -2,8 +2,8 @@
 //! and what names a process together with its user: identities and signals.
 //!
 //! Inside the kernel they are those of the first user namespace; the current thread has those of
-//! its own ([`crate::user_namespace`]). Those of processes are [`super::visible`]'s. A thread of the
-//! first namespaces finds out with one look that nothing is translated ([`Thread::is_apart`]).
+//! its own ([`crate::user_namespace`]). Those of processes are [`super::visible`]'s. A thread of
+//! the first namespaces finds out with one look that nothing is translated ([`Thread::is_apart`]).
 //!
 //! [`Thread::is_apart`]: super::thread::Thread::is_apart
 

@@ -271,7 +271,7 @@ impl PidNamespace {
         has_room
     }
 
-    /// Takes out a kept number for which `is_over` holds.
+    /// Takes out a kept number for which `is_over` holds; that takes no lock.
     pub(super) fn take_leader(&self, is_over: impl Fn(u32) -> bool) -> Option<u32> {
         let mut state = self.state.lock();
         let place = state.leaders.iter().position(|&kernel| is_over(kernel))?;

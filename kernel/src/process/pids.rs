@@ -15,9 +15,9 @@
 //! numbers in use as groups are collected, to be skipped until the next wrap.
 //!
 //! These are the numbers of the first PID namespace, by which the kernel knows every process. One
-//! of another namespace has numbers there as well ([`super::pid_namespace`]), which come and go with
-//! this one; and if it led a group or a session that outlives it, its number is kept until that is
-//! over, because the one inside stands for it.
+//! of another namespace has numbers there as well ([`super::pid_namespace`]), which come and go
+//! with this one; and if it led a group or a session that outlives it, its number is kept until that
+//! is over, because the one inside stands for it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -159,13 +159,7 @@ fn next() -> Result<u32> {
 }
 
 fn wrap() -> Result<()> {
-    let mut groups: Vec<u32> = Vec::new();
-    for process in processes()? {
-        groups.make_room(2)?;
-        groups.push(process.group());
-        groups.push(process.session_id());
-    }
-    groups.sort_unstable();
+    let mut groups = groups_and_sessions(None)?;
     groups.dedup();
     let old = core::mem::replace(&mut *GROUPS.lock(), groups);
     drop(old);
@@ -191,7 +185,15 @@ pub fn release(number: u32) {
 /// Frees the number of a process that its parent has waited for.
 #[inline]
 pub(super) fn bury(process: &Process) {
-    if process.has_led() { bury_leader(process) } else { release(process.id()) }
+    match process.own_pid_namespace() {
+        // It has no other number: not even its bearer is asked.
+        None => {
+            if take(process.id()).is_some() {
+                COUNT.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        Some(inside) => bury_inside(process, inside),
+    }
 }
 
 /// Undoes [`Number::to_process`]: the process does not begin.
@@ -204,21 +206,17 @@ pub(super) fn withdraw(process: &Process) {
     release(number);
 }
 
-/// Frees the numbers of leaders whose groups and sessions are over; that of `process` is kept until
+/// [`bury`] for a process of another PID namespace than the first. If it has led a group or session,
+/// it frees the numbers of all leaders whose groups and sessions are over; its own is kept until
 /// its own are. Without memory to ask, it is freed.
 #[cold]
-fn bury_leader(process: &Process) {
+fn bury_inside(process: &Process, inside: &PidNamespace) {
     let number = process.id();
-    let (Some(inside), Ok(all)) = (process.own_pid_namespace(), processes()) else {
+    if !process.has_led() {
         return release(number);
-    };
-    // It itself is still in the table.
-    let is_used = |number: u32| {
-        all.iter().any(|other| {
-            (other.group() == number || other.session_id() == number)
-                && !core::ptr::eq(&**other, process)
-        })
-    };
+    }
+    let Ok(used) = groups_and_sessions(Some(process)) else { return release(number) };
+    let is_used = |number: u32| used.binary_search(&number).is_ok();
     while let Some(over) = inside.take_leader(|leader| !is_used(leader)) {
         inside.release(over, false);
         free(over);
@@ -233,6 +231,19 @@ fn bury_leader(process: &Process) {
     drop(bearer);
     COUNT.fetch_sub(1, Ordering::Relaxed);
     inside.release(number, true);
+}
+
+/// The numbers of the groups and sessions of all processes but this one; sorted. `ENOMEM`.
+fn groups_and_sessions(but: Option<&Process>) -> Result<Vec<u32>> {
+    let mut numbers: Vec<u32> = Vec::new();
+    let is_left_out = |process: &Process| but.is_some_and(|but| core::ptr::eq(but, process));
+    for process in processes()?.iter().filter(|process| !is_left_out(process)) {
+        numbers.make_room(2)?;
+        numbers.push(process.group());
+        numbers.push(process.session_id());
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
 }
 
 /// Frees a number that is nobody's any more.

@@ -186,7 +186,11 @@ pub fn helpers(_: &Hayate) -> Result<()> {
                   readlink /proc/$pid/ns/net >net";
     let spec = json!({
         "ociVersion": "1.0.2",
-        "process": { "user": { "uid": 0, "gid": 0 }, "cwd": "/", "args": ["/bin/cat", "/etc/group"] },
+        "process": {
+            "user": { "uid": 0, "gid": 0 },
+            "cwd": "/",
+            "args": ["/bin/cat", "/etc/group"],
+        },
         "root": { "path": daemon.made.path("lower") },
         "hooks": { "createRuntime": hook(create), "poststop": hook("echo stopped >stopped") },
         "linux": { "namespaces": [{ "type": "mount" }, { "type": "network" }] },

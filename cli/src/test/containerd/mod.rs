@@ -75,6 +75,9 @@ fn lacking() -> Option<&'static str> {
     if tool::find("apt-get").is_none() || tool::find("dpkg-deb").is_none() {
         return Some("no apt, to fetch containerd by");
     }
+    if tool::find("ip").is_none() || tool::find("tc").is_none() {
+        return Some("no ip or tc, which make the network of a pod");
+    }
     let place = tempfile::tempdir().ok()?;
     let mounted = rustix::mount::mount(
         "none",

@@ -349,7 +349,8 @@ sub _begin_as_always {
     die "/proc/self/exe: $!\n";
 }
 
-# The stamp of a file, which changes with it: the time of its last change in nanoseconds first, as statx(2) tells it.
+# The stamp of a file, which changes with it: the time of its last change in nanoseconds first, as
+# statx(2) tells it.
 sub _stamp {
     my ($file) = @_;
     my $answer = "\0" x 256;

@@ -86,10 +86,6 @@ impl Subject for Resource {
         (self.owner, 0)
     }
 
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn seed(&self) -> u64 {
         (self.kind.index() as u64) << 56 ^ self.serial.number ^ self.serial.part.unwrap_or(0) << 20
     }

@@ -58,14 +58,6 @@ pub struct Instance {
 }
 
 impl Subject for Instance {
-    fn owner(&self, _: bool) -> (u32, u32) {
-        (0, 0)
-    }
-
-    fn check(&self) -> Result<()> {
-        Ok(())
-    }
-
     fn is_fixed(&self) -> bool {
         true
     }

@@ -5,8 +5,8 @@
 //! are announced by comparing the old configuration with the new one.
 //!
 //! Not kept, and so refused with EOPNOTSUPP when a program asks for it: lifetimes of addresses,
-//! labels and names that are set, tables beside the main one, routes that refuse, neighbours that are
-//! set.
+//! labels and names that are set, tables beside the main one, routes that refuse, neighbours that
+//! are set.
 //!
 //! | file | contents |
 //! |---|---|
