@@ -191,6 +191,9 @@ fn threaded() {
                 thread.moved.read_from_device(bytes);
             }
         },
+        network: || {
+            process::try_current().map_or_else(net::config::first, |thread| thread.network())
+        },
         is_ending: || process::try_current().is_some_and(|thread| thread.process().is_exiting()),
     });
     vfs::mount_tree::register_callers(|| match process::try_current() {

@@ -1,5 +1,6 @@
 //! The requests of netdevice(7) that change interfaces, addresses and routes (`devinet_ioctl`,
-//! `ip_rt_ioctl`, `addrconf_add_ifaddr`, `ipv6_route_ioctl` of Linux 6.1). All take CAP_NET_ADMIN.
+//! `ip_rt_ioctl`, `addrconf_add_ifaddr`, `ipv6_route_ioctl` of Linux 6.1), in the network namespace
+//! of a socket. All take CAP_NET_ADMIN in the user namespace that it belongs to.
 
 use core::sync::atomic::Ordering;
 
@@ -8,7 +9,7 @@ use hayate_ip::route::Route;
 use hayate_ip::{Address, SocketAddress};
 use hayate_machine::user::UserPtr;
 
-use super::config::{self, Config, Interface, LocalAddress, flag};
+use super::config::{Config, Interface, LocalAddress, Network, flag};
 use super::packet_socket::tap;
 use crate::credentials::Capability;
 use crate::vfs::caller;
@@ -50,31 +51,29 @@ fn address(bytes: &[u8]) -> Result<Address> {
 ///
 /// # Errors
 /// `EPERM`, `ENODEV`, `EINVAL`, `EADDRNOTAVAIL`, `EOPNOTSUPP`, `ENOMEM`; those of the device.
-pub fn change(command: u32, index: u32, value: &[u8]) -> Result<()> {
-    caller::require(Capability::NetAdmin)?;
+pub fn change(network: &Network, command: u32, index: u32, value: &[u8]) -> Result<()> {
+    caller::require_in(&network.owner, Capability::NetAdmin)?;
     let number = value.first_chunk().map_or(0, |number| u32::from_ne_bytes(*number));
     match command {
         SIOCSIFFLAGS => {
-            let config = config::current();
+            let config = network.current();
             let interface = config.interface(index).ok_or(Errno::ENODEV)?;
-            let up = number as u16 as u32 & flag::UP;
-            let flags = interface.flags.load(Ordering::Relaxed) & !flag::UP | up;
-            interface.flags.store(flags, Ordering::Relaxed);
-            if up == 0 {
-                tap::went_down(index);
+            let up = number as u16 as u32 & flag::UP != 0;
+            network.set_up(interface, up)?;
+            if !up {
+                tap::went_down(network.key, index);
             }
-            // The ways of connections are found anew.
-            config::change(|_| Ok(()))
+            Ok(())
         }
         SIOCSIFMTU => {
-            let config = config::current();
+            let config = network.current();
             let interface = config.interface(index).ok_or(Errno::ENODEV)?;
             let most = interface.device.as_ref().map_or(u32::MAX, |card| card.mtu() as u32);
             if number < LEAST_MTU || number > most {
                 return Err(Errno::EINVAL);
             }
             interface.mtu.store(number, Ordering::Relaxed);
-            config::change(|_| Ok(()))
+            network.change(|_| Ok(()))
         }
         SIOCSIFADDR => {
             let new = address(value)?;
@@ -85,7 +84,7 @@ pub fn change(command: u32, index: u32, value: &[u8]) -> Result<()> {
                 12..14 => 24,
                 _ => return Err(Errno::EINVAL),
             };
-            config::change(|config| {
+            network.change(|config| {
                 let old = first_v4(config, index).map(|own| own.address);
                 if let Some(old) = old {
                     remove(config, old, index);
@@ -101,20 +100,20 @@ pub fn change(command: u32, index: u32, value: &[u8]) -> Result<()> {
             if mask.leading_ones() != mask.count_ones() {
                 return Err(Errno::EINVAL);
             }
-            config::change(|config| {
+            network.change(|config| {
                 let own = first_v4(config, index).ok_or(Errno::EADDRNOTAVAIL)?;
                 remove(config, own.address, index);
                 config.add_address(LocalAddress { prefix: mask.leading_ones() as u8, ..own })
             })
         }
-        SIOCSIFHWADDR => set_hardware(index, value),
+        SIOCSIFHWADDR => set_hardware(network, index, value),
         _ => Err(Errno::EINVAL),
     }
 }
 
 /// Gives an interface the hardware address of a `struct sockaddr`.
-fn set_hardware(index: u32, value: &[u8]) -> Result<()> {
-    let config = config::current();
+fn set_hardware(network: &Network, index: u32, value: &[u8]) -> Result<()> {
+    let config = network.current();
     let interface = config.interface(index).ok_or(Errno::ENODEV)?;
     // The type of the hardware, the address.
     let (kind, address) = value.split_first_chunk().ok_or(Errno::EINVAL)?;
@@ -153,8 +152,8 @@ fn remove(config: &mut Config, address: Address, index: u32) -> bool {
 ///
 /// # Errors
 /// `EPERM`, `EFAULT`, `EINVAL`, `ENODEV`, `ENETUNREACH`, `EEXIST`, `ESRCH`, `ENOMEM`.
-pub fn route_v4(command: u32, at: usize) -> Result<()> {
-    caller::require(Capability::NetAdmin)?;
+pub fn route_v4(network: &Network, command: u32, at: usize) -> Result<()> {
+    caller::require_in(&network.owner, Capability::NetAdmin)?;
     // struct rtentry: a word; destination, gateway and mask as `struct sockaddr`; flags; ...;
     // metric and one; the interface's name, or no pointer.
     let bytes: [u8; 120] = UserPtr::new(at).read()?;
@@ -167,14 +166,15 @@ pub fn route_v4(command: u32, at: usize) -> Result<()> {
     };
     let metric = i16::from_ne_bytes([bytes[80], bytes[81]]);
     let name = bytes[88..].first_chunk().map_or(0, |word| usize::from_ne_bytes(*word));
-    let index = if name == 0 { 0 } else { named(name)? };
+    let index = if name == 0 { 0 } else { named(network, name)? };
     let prefix = mask.leading_ones() as u8;
-    change_route(command, destination, prefix, gateway, index, metric.max(1) as u32 - 1)
+    let route = (destination, prefix, gateway, metric.max(1) as u32 - 1);
+    change_route(network, command, route, index)
 }
 
 /// Returns the index of the interface whose name a program has at `at`; that of an alias is its
 /// interface's.
-fn named(at: usize) -> Result<u32> {
+fn named(network: &Network, at: usize) -> Result<u32> {
     let mut name = [0; NAME];
     for (index, byte) in name.iter_mut().take(NAME - 1).enumerate() {
         *byte = UserPtr::new(at + index).read()?;
@@ -183,7 +183,7 @@ fn named(at: usize) -> Result<u32> {
         }
     }
     let end = name.iter().position(|byte| [0, b':'].contains(byte)).unwrap_or(NAME);
-    let config = config::current();
+    let config = network.current();
     Ok(config.interface_named(&name[..end]).ok_or(Errno::ENODEV)?.index)
 }
 
@@ -191,8 +191,8 @@ fn named(at: usize) -> Result<u32> {
 ///
 /// # Errors
 /// Those of [`route_v4`].
-pub fn route_v6(command: u32, at: usize) -> Result<()> {
-    caller::require(Capability::NetAdmin)?;
+pub fn route_v6(network: &Network, command: u32, at: usize) -> Result<()> {
+    caller::require_in(&network.owner, Capability::NetAdmin)?;
     // struct in6_rtmsg: destination, source, gateway; type; two prefixes; metric; info; flags;
     // index.
     let bytes: [u8; 80] = UserPtr::new(at).read()?;
@@ -204,20 +204,19 @@ pub fn route_v6(command: u32, at: usize) -> Result<()> {
     let prefix = u16::from_ne_bytes([bytes[52], bytes[53]]);
     let prefix = u8::try_from(prefix).ok().filter(|&prefix| prefix <= 128).ok_or(Errno::EINVAL)?;
     let gateway = (word(72) & u32::from(GATEWAY) != 0).then(|| six(32));
-    change_route(command, six(0), prefix, gateway, word(76), word(56))
+    change_route(network, command, (six(0), prefix, gateway, word(56)), word(76))
 }
 
+/// Adds or removes a route by an interface: a network, its prefix, a gateway, a metric.
 fn change_route(
+    in_network: &Network,
     command: u32,
-    network: Address,
-    prefix: u8,
-    gateway: Option<Address>,
+    (network, prefix, gateway, metric): (Address, u8, Option<Address>, u32),
     index: u32,
-    metric: u32,
 ) -> Result<()> {
     let network = network.network(prefix);
     if command == SIOCDELRT {
-        return config::change(|config| {
+        return in_network.change(|config| {
             let is_it = |route: &Route| {
                 (route.network, route.prefix) == (network, prefix)
                     && (gateway.is_none() || route.gateway == gateway)
@@ -226,7 +225,7 @@ fn change_route(
             if config.routes.remove(is_it) == 0 { Err(Errno::ESRCH) } else { Ok(()) }
         });
     }
-    config::change(|config| {
+    in_network.change(|config| {
         let interface = match (index, gateway) {
             (0, Some(gateway)) => {
                 let way = config.routes.find(gateway, 0).filter(|route| route.gateway.is_none());
@@ -246,8 +245,8 @@ fn change_route(
 ///
 /// # Errors
 /// `EPERM`, `EFAULT`, `EINVAL`, `ENODEV`, `EEXIST`, `EADDRNOTAVAIL`, `ENOMEM`.
-pub fn address_v6(command: u32, at: usize) -> Result<()> {
-    caller::require(Capability::NetAdmin)?;
+pub fn address_v6(network: &Network, command: u32, at: usize) -> Result<()> {
+    caller::require_in(&network.owner, Capability::NetAdmin)?;
     let bytes: [u8; 24] = UserPtr::new(at).read()?;
     let address =
         Address::v6(bytes[..16].first_chunk().map_or(0, |bits| u128::from_be_bytes(*bits)));
@@ -257,7 +256,7 @@ pub fn address_v6(command: u32, at: usize) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     let interface = word(20);
-    config::change(|config| {
+    network.change(|config| {
         config.interface(interface).ok_or(Errno::ENODEV)?;
         if command == SIOCDIFADDR {
             let removed = remove(config, address, interface);

@@ -7,7 +7,6 @@ use hayate_ip::header::{ICMP, ICMP_V6, TCP, UDP};
 use hayate_ip::socket_address::{INET, INET6};
 
 use super::datagram::{self, Protocol};
-use super::settings;
 use super::tcp;
 use crate::credentials::Capability;
 use crate::vfs::caller;
@@ -48,20 +47,20 @@ fn create(kind: i32, protocol: i32, v6: bool) -> Result<Arc<dyn FileOps>> {
             Ok(datagram::Socket::new(Protocol::Udp, v6))
         }
         kinds::DATAGRAM if protocol == echo => {
-            let (first, last) = settings::ping_groups();
+            let (first, last) = caller::network().settings.ping_groups();
             if !caller::is_in_groups(first, last) {
                 return Err(Errno::EACCES);
             }
             Ok(datagram::Socket::new(Protocol::Echo, v6))
         }
         kinds::RAW if protocol != 0 => {
-            caller::require(Capability::NetRaw)?;
+            caller::require_in(&caller::network().owner, Capability::NetRaw)?;
             // IPPROTO_MPTCP is the only number above 255, and has no raw sockets.
             let number = u8::try_from(protocol).map_err(|_| Errno::EPROTONOSUPPORT)?;
             Ok(datagram::Socket::new_raw(number, v6)?)
         }
         OLD_PACKET if !v6 => {
-            caller::require(Capability::NetRaw)?;
+            caller::require_in(&caller::network().owner, Capability::NetRaw)?;
             Err(Errno::ESOCKTNOSUPPORT)
         }
         kinds::STREAM | kinds::DATAGRAM | kinds::RAW => Err(Errno::EPROTONOSUPPORT),

@@ -36,10 +36,11 @@ use hayate_machine::sync::{Once, SpinLock};
 use hayate_machine::{boot, warn};
 use hayate_packet_faults::{Dice, Fate, Faults, damage};
 
-use super::config::{self, Interface};
+use super::config::{Interface, Network};
 use super::packet::{Body, Packet};
 use super::slice::Payload;
 use super::wire;
+use crate::namespace::Home;
 use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
 use crate::schedule::{Timer, TimerTarget};
@@ -65,6 +66,7 @@ static CLOCK: Once<(Arc<Clock>, Arc<Timer>)> = Once::new();
 /// A packet that arrives later.
 struct Late {
     due: u64,
+    network: Home<Network>,
     interface: u32,
     length: usize,
     packet: Packet,
@@ -138,24 +140,26 @@ pub fn are_on() -> bool {
 #[inline(never)]
 pub fn befall(interface: &Interface, length: usize, packet: Packet, arrive: Arrive) {
     let Some(fate) = fate(interface) else { return arrive(interface, length, packet) };
+    let Some(network) = interface.network.get() else { return };
     if fate.lost {
         return lose(interface);
     }
     let packet = match fate.damage {
         None => packet,
-        Some(place) => match damaged(&packet, place) {
+        Some(place) => match damaged(&network, &packet, place) {
             Some(packet) => packet,
             None => return lose(interface),
         },
     };
     // Without memory it is not repeated.
-    let second = if fate.repeated { repeated(&packet) } else { None };
+    let second = if fate.repeated { repeated(&network, &packet) } else { None };
     for packet in [Some(packet), second].into_iter().flatten() {
         if fate.delay == 0 {
             arrive(interface, length, packet);
         } else {
             let due = monotonic_ns().saturating_add(fate.delay);
-            wait(interface, Late { due, interface: interface.index, length, packet, arrive });
+            let (network, index) = (interface.network.clone(), interface.index);
+            wait(interface, Late { due, network, interface: index, length, packet, arrive });
         }
     }
 }
@@ -172,26 +176,26 @@ fn lose(interface: &Interface) {
 }
 
 /// Turns over a bit of a packet. `None`: it is no packet then, or memory is exhausted.
-fn damaged(packet: &Packet, place: u64) -> Option<Packet> {
+fn damaged(network: &Network, packet: &Packet, place: u64) -> Option<Packet> {
     let payload = wire::emit(packet).ok()?;
     let mut bytes = Vec::new();
     bytes.make_room_exact(payload.len()).ok()?;
     bytes.resize(payload.len(), 0);
     payload.read(0, &mut bytes);
     damage(&mut bytes, place);
-    again(packet, Payload::copy(&bytes).ok()?, false)
+    again(network, packet, Payload::copy(&bytes).ok()?, false)
 }
 
 /// Makes the same packet again. `None`: it cannot be one on a wire, or memory is exhausted.
-fn repeated(packet: &Packet) -> Option<Packet> {
+fn repeated(network: &Network, packet: &Packet) -> Option<Packet> {
     // The checksums of a packet whose body is bytes are its sender's, and nobody has checked them.
     let good = !matches!(packet.body, Body::Bytes(_));
-    again(packet, wire::emit(packet).ok()?, good)
+    again(network, packet, wire::emit(packet).ok()?, good)
 }
 
 /// Reads a packet from bytes that another became. Datagrams that are sent as one stay so.
-fn again(packet: &Packet, bytes: Payload, good: bool) -> Option<Packet> {
-    let read = wire::parse(bytes, packet.interface, good)?;
+fn again(network: &Network, packet: &Packet, bytes: Payload, good: bool) -> Option<Packet> {
+    let read = wire::parse(network, bytes, packet.interface, good)?;
     Some(Packet { segment: packet.segment, ..read })
 }
 
@@ -229,7 +233,8 @@ impl TimerTarget for Clock {
 }
 
 fn deliver(late: Late) {
-    let config = config::current();
+    let Some(network) = late.network.get() else { return };
+    let config = network.current();
     match config.interface(late.interface) {
         Some(interface) if interface.is_up() => (late.arrive)(interface, late.length, late.packet),
         Some(interface) => lose(interface),

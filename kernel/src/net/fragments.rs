@@ -5,7 +5,8 @@
 //! incomplete packets is bounded: [`MOST`] bytes of memory that all of them pin (Linux'
 //! `net.ipv4.ipfrag_high_thresh`), and a time for each, counted from its first fragment
 //! (`net.ipv4.ipfrag_time`; 60 seconds by RFC 8200, 4.5). Beyond the bound new fragments are dropped,
-//! and those that were there go on.
+//! and those that were there go on. Each network namespace has this bound for itself, and all
+//! together but the first have [`MOST_OTHERS`].
 //!
 //! Locks: one for each of [`PARTS`] parts of the table, a leaf. Nothing is sent under it.
 
@@ -17,18 +18,21 @@ use hayate_ip::header::{Fragment, Header};
 use hayate_ip::reassembly::{Added, Reassembly};
 use hayate_machine::sync::{Once, SpinLock};
 
+use super::config::Network;
 use super::icmp;
 use super::icmp::Unwanted;
 use super::packet::{Body, Packet};
-use super::settings;
 use super::slice::Payload;
+use crate::namespace::{Handle, Home};
 use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
 use crate::schedule::{Timer, TimerTarget};
 
 const PARTS: usize = 16;
-/// The most bytes that all incomplete packets take.
+/// The most bytes that all incomplete packets of a network namespace take.
 const MOST: usize = 4 << 20;
+/// The most bytes that those of all namespaces but the first take.
+const MOST_OTHERS: usize = 16 << 20;
 const SECOND: u64 = 1_000_000_000;
 
 /// A packet of which fragments are missing.
@@ -36,6 +40,9 @@ struct Incomplete {
     /// The header of the fragment that came first.
     header: Header,
     interface: u32,
+    /// Its network namespace, which it does not hold.
+    network: Home<Network>,
+    key: u64,
     /// When it is dropped.
     end: u64,
     /// The memory that its pieces count for in [`MOST`].
@@ -44,11 +51,13 @@ struct Incomplete {
 }
 
 static TABLE: [SpinLock<Vec<Incomplete>>; PARTS] = [const { SpinLock::new(Vec::new()) }; PARTS];
-static BYTES: AtomicUsize = AtomicUsize::new(0);
+/// The bytes of those of all namespaces but the first. Each has its own number, too.
+static OTHERS: AtomicUsize = AtomicUsize::new(0);
 
 impl Incomplete {
-    fn is_of(&self, header: &Header, identification: u32) -> bool {
-        self.header.source == header.source
+    fn is_of(&self, network: u64, header: &Header, identification: u32) -> bool {
+        self.key == network
+            && self.header.source == header.source
             && self.header.destination == header.destination
             && self.header.protocol == header.protocol
             && self.header.fragment.is_some_and(|own| own.identification == identification)
@@ -57,17 +66,55 @@ impl Incomplete {
 
 impl Drop for Incomplete {
     fn drop(&mut self) {
-        BYTES.fetch_sub(self.charge, Ordering::Relaxed);
+        if let Some(network) = self.network.get() {
+            network.incomplete.fetch_sub(self.charge, Ordering::Relaxed);
+        }
+        if self.key != 0 {
+            OTHERS.fetch_sub(self.charge, Ordering::Relaxed);
+        }
     }
 }
 
-/// Returns how many packets are incomplete, and the bytes of memory that they take.
-pub fn incomplete() -> (usize, usize) {
-    (TABLE.iter().map(|part| part.lock().len()).sum(), BYTES.load(Ordering::Relaxed))
+/// Counts bytes of a namespace. Returns whether it may have as many; if not, nothing is counted.
+fn claim(network: &Network, charge: usize) -> bool {
+    let claimed = |count: &AtomicUsize, most| {
+        let is_within = count.fetch_add(charge, Ordering::Relaxed) + charge <= most;
+        if !is_within {
+            count.fetch_sub(charge, Ordering::Relaxed);
+        }
+        is_within
+    };
+    if !claimed(&network.incomplete, MOST) {
+        return false;
+    }
+    let fits = network.is_first() || claimed(&OTHERS, MOST_OTHERS);
+    if !fits {
+        network.incomplete.fetch_sub(charge, Ordering::Relaxed);
+    }
+    fits
+}
+
+/// Drops the incomplete packets of a namespace that has ended. Needs no memory.
+pub(super) fn forget(network: &Network) {
+    for part in &TABLE {
+        let mut incomplete = part.lock();
+        // None of them leads back here: the namespace is gone.
+        incomplete.retain(|packet| packet.key != network.key);
+        if incomplete.is_empty() {
+            *incomplete = Vec::new();
+        }
+    }
+}
+
+/// Returns how many packets of a namespace are incomplete, and the bytes of memory that they take.
+pub fn incomplete(network: &Network) -> (usize, usize) {
+    let own = |packet: &&Incomplete| packet.key == network.key;
+    let count = TABLE.iter().map(|part| part.lock().iter().filter(own).count()).sum();
+    (count, network.incomplete.load(Ordering::Relaxed))
 }
 
 /// Keeps a fragment that arrived. Returns the packet when it is whole.
-pub(super) fn receive(packet: Packet) -> Option<Packet> {
+pub(super) fn receive(network: &Handle<Network>, packet: Packet) -> Option<Packet> {
     let Packet { header, body: Body::Bytes(mut payload), interface, .. } = packet else {
         return None;
     };
@@ -79,19 +126,27 @@ pub(super) fn receive(packet: Packet) -> Option<Packet> {
     let part = &TABLE[fragment.identification as usize % PARTS];
     let charge = payload.pinned() + size_of::<Incomplete>();
     let mut incomplete = part.lock();
-    let found = incomplete.iter().position(|other| other.is_of(&header, fragment.identification));
+    let is_it = |other: &Incomplete| other.is_of(network.key, &header, fragment.identification);
+    let found = incomplete.iter().position(is_it);
     let at = match found {
         Some(at) => at,
         None => {
             incomplete.make_room(1).ok()?;
-            let end = monotonic_ns() + settings::fragment_time(header.destination.is_v4());
-            let pieces = Reassembly::default();
-            incomplete.push(Incomplete { header, interface, end, charge: 0, pieces });
+            let end = monotonic_ns() + network.settings.fragment_time(header.destination.is_v4());
+            network.note_trace();
+            incomplete.push(Incomplete {
+                header,
+                interface,
+                network: network.home(),
+                key: network.key,
+                end,
+                charge: 0,
+                pieces: Reassembly::default(),
+            });
             incomplete.len() - 1
         }
     };
-    if BYTES.fetch_add(charge, Ordering::Relaxed) + charge > MOST {
-        BYTES.fetch_sub(charge, Ordering::Relaxed);
+    if !claim(network, charge) {
         if found.is_none() {
             incomplete.swap_remove(at);
         }
@@ -162,10 +217,11 @@ impl TimerTarget for Sweeper {
 /// 4443, 3.3).
 fn report(late: &Incomplete) {
     let (Some(first), Some(fragment)) = (late.pieces.first(), late.header.fragment) else { return };
+    let Some(network) = late.network.get() else { return };
     // Without memory the sender is not told.
     let Ok(first) = first.share() else { return };
     let fragment = Some(Fragment { offset: 0, more: true, ..fragment });
     let header = Header { fragment, ..late.header };
     let packet = Packet { header, body: Body::Bytes(first), interface: late.interface, segment: 0 };
-    icmp::refuse(&packet, Unwanted::Incomplete);
+    icmp::refuse(&network, &packet, Unwanted::Incomplete);
 }

@@ -8,21 +8,24 @@
 //!
 //! Not there: reports about the groups of neighbour discovery, which every host of a link has.
 //!
-//! Locks: [`GROUPS`] is a leaf; nothing is sent with it held.
+//! Each network namespace has its own; only the first has links with routers, which are told of
+//! them.
+//!
+//! Locks: [`Network::groups`] is a leaf; nothing is sent with it held.
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 
 use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
-use hayate_ip::membership::{self, Dialect, Due, Memberships};
+use hayate_ip::membership::{self, Dialect, Due};
 use hayate_ip::source_filter::SourceFilter;
 use hayate_ip::{Address, header};
-use hayate_machine::sync::{Once, SpinLock};
+use hayate_machine::sync::Once;
 
-use super::config::LOOPBACK;
+use super::config::{LOOPBACK, Network};
 use super::packet::{Body, Packet};
-use super::statistics::{Counter, count};
+use super::statistics::Counter;
 use super::{config, link};
 use crate::random;
 use crate::reclaim::growth::Grow;
@@ -34,35 +37,34 @@ const PAUSE: u64 = 10_000_000;
 /// How many reports are gathered before they are sent.
 const BATCH: usize = 4;
 
-static GROUPS: SpinLock<Memberships> = SpinLock::new(Memberships::new());
-
-/// Whether a socket of this machine wants what a host sends to a group (`ip_check_mc_rcu` of
+/// Whether a socket of a network namespace wants what a host sends to a group (`ip_check_mc_rcu` of
 /// Linux).
-pub fn allows(group: Address, interface: u32, source: Address) -> bool {
-    GROUPS.lock().allows(group, interface, source)
+pub fn allows(network: &Network, group: Address, interface: u32, source: Address) -> bool {
+    network.groups.lock().allows(group, interface, source)
 }
 
-/// The filter of a socket for a group changes from `old` to `new`: the socket joins if it had none.
-/// [`tell`] has to be called then, without a lock.
+/// The filter of a socket of `network` for a group changes from `old` to `new`: the socket joins if
+/// it had none. [`tell`] has to be called then, without a lock.
 ///
 /// # Errors
 /// `ENOMEM`; then nothing has changed.
 pub fn change(
+    network: &Network,
     group: Address,
     interface: u32,
     old: Option<&SourceFilter>,
     new: &SourceFilter,
 ) -> Result<()> {
     let is_told = interface != LOOPBACK;
-    let mut groups = GROUPS.lock();
+    let mut groups = network.groups.lock();
     let changed = groups.change((group, interface), (old, Some(new)), monotonic_ns(), is_told);
     changed.map_err(|membership::NoMemory| Errno::ENOMEM)
 }
 
-/// A socket leaves a group. [`tell`] has to be called then, without a lock.
-pub fn leave(group: Address, interface: u32, old: &SourceFilter) {
+/// A socket of `network` leaves a group. [`tell`] has to be called then, without a lock.
+pub fn leave(network: &Network, group: Address, interface: u32, old: &SourceFilter) {
     let is_told = interface != LOOPBACK;
-    let mut groups = GROUPS.lock();
+    let mut groups = network.groups.lock();
     // Only a new filter may lack memory.
     let _ = groups.change((group, interface), (Some(old), None), monotonic_ns(), is_told);
 }
@@ -81,14 +83,14 @@ pub struct Shown {
     pub sources: Vec<(Address, [u32; 2])>,
 }
 
-/// The groups that sockets have joined, of one version of IP.
+/// The groups that sockets of a namespace have joined, of one version of IP.
 ///
 /// # Errors
 /// `ENOMEM`.
-pub fn shown(is_v4: bool) -> Result<Vec<Shown>> {
+pub fn shown(network: &Network, is_v4: bool) -> Result<Vec<Shown>> {
     let now = monotonic_ns();
     let mut list = Vec::new();
-    let groups = GROUPS.lock();
+    let groups = network.groups.lock();
     for member in groups.listed().filter(|member| member.group().is_v4() == is_v4) {
         let mut sources = Vec::new();
         sources.make_room_exact(member.sources().count())?;
@@ -106,8 +108,8 @@ pub fn shown(is_v4: bool) -> Result<Vec<Shown>> {
 }
 
 /// The dialect that is spoken on an interface: 1 to 3 for IGMP.
-pub fn dialect(interface: u32, is_v4: bool) -> u8 {
-    match GROUPS.lock().dialect(interface, is_v4, monotonic_ns()) {
+pub fn dialect(network: &Network, interface: u32, is_v4: bool) -> u8 {
+    match network.groups.lock().dialect(interface, is_v4, monotonic_ns()) {
         Dialect::First => 1,
         Dialect::Second => 2,
         Dialect::Third => 3,
@@ -140,7 +142,7 @@ fn say(now: u64) -> Option<u64> {
     loop {
         let mut batch: ArrayVec<Due, BATCH> = ArrayVec::new();
         let next = {
-            let mut groups = GROUPS.lock();
+            let mut groups = config::FIRST.groups.lock();
             while !batch.is_full()
                 && let Some(due) = groups.due(&mut from, now, below)
             {
@@ -158,7 +160,7 @@ fn say(now: u64) -> Option<u64> {
 
 /// Sends a report. One that cannot be sent is lost, as any packet may be.
 fn send(due: &Due) {
-    let config = config::current();
+    let config = config::FIRST.current();
     let Some(interface) = config.interface(due.interface).filter(|interface| interface.is_up())
     else {
         return;
@@ -172,9 +174,9 @@ fn send(due: &Due) {
     if let Some((to, message)) = membership::report(due, source)
         && link::send_packet(interface, to, &message).is_some()
     {
-        count(Counter::Sent, is_v4);
+        config::FIRST.count(Counter::Sent, is_v4);
         if !is_v4 {
-            count(Counter::IcmpSent, false);
+            config::FIRST.count(Counter::IcmpSent, false);
         }
     }
 }
@@ -204,10 +206,10 @@ pub fn receive(packet: &Packet) {
     let head = &head[..length];
     let now = monotonic_ns();
     if let Some(query) = membership::query(is_v4, head, payload.len()) {
-        GROUPS.lock().on_query(packet.interface, is_v4, &query, now, below);
+        config::FIRST.groups.lock().on_query(packet.interface, is_v4, &query, now, below);
         speak(now);
     } else if let Some(group) = membership::heard_report(is_v4, head) {
-        GROUPS.lock().on_report(packet.interface, group, now);
+        config::FIRST.groups.lock().on_report(packet.interface, group, now);
     }
 }
 

@@ -9,7 +9,7 @@ use hayate_ip::header::{self, Header, Icmp, LENGTH_ICMP};
 use hayate_ip::icmp::{Failure, failure_v4, failure_v6, is_error, v4, v6};
 use hayate_ip::neighbour::{ADVERTISEMENT, SOLICITATION};
 
-use super::config;
+use super::config::{self, Network};
 use super::datagram;
 use super::datagram::{Protocol, Reported};
 use super::groups;
@@ -17,9 +17,8 @@ use super::icmp_message::{LISTENER_QUERY, LISTENER_REPORT, packet, packet_with_s
 use super::link;
 use super::output;
 use super::packet::{Body, Packet};
-use super::settings;
 use super::slice::Payload;
-use super::statistics::{Counter, count};
+use super::statistics::Counter;
 use super::wire;
 use crate::schedule::time::{monotonic_ns, realtime_ns};
 
@@ -35,12 +34,12 @@ const REASSEMBLY: u8 = 1;
 /// Milliseconds of a day.
 const DAY: u64 = 86_400_000;
 
-/// Handles a message that arrived.
-pub fn receive(packet: &Packet) {
+/// Handles a message that arrived in a network namespace.
+pub fn receive(network: &Network, packet: &Packet) {
     let Body::Bytes(payload) = &packet.body else { return };
     let header = &packet.header;
     let is_v4 = header.destination.is_v4();
-    count(Counter::IcmpReceived, is_v4);
+    network.count(Counter::IcmpReceived, is_v4);
     let mut sum = Checksum::new();
     if !is_v4 {
         sum.add_pseudo(header.source, header.destination, header::ICMP_V6, payload.len());
@@ -54,17 +53,22 @@ pub fn receive(packet: &Packet) {
     }
     let [high, low, ..] = message.rest;
     match (is_v4, message.kind) {
-        (true, v4::ECHO) | (false, v6::ECHO) => answer(packet, message, &head, payload),
-        (true, v4::ECHO_REPLY) | (false, v6::ECHO_REPLY) => {
-            datagram::receive_echo_reply(packet, u16::from_be_bytes([high, low]), payload);
+        (true, v4::ECHO) | (false, v6::ECHO) => {
+            answer(network, packet, message, &head, payload);
         }
-        (true, v4::TIMESTAMP) if message.code == 0 => answer_time(packet, message, payload),
+        (true, v4::ECHO_REPLY) | (false, v6::ECHO_REPLY) => {
+            let identifier = u16::from_be_bytes([high, low]);
+            datagram::receive_echo_reply(network, packet, identifier, payload);
+        }
+        (true, v4::TIMESTAMP) if message.code == 0 => {
+            answer_time(network, packet, message, payload);
+        }
         (false, SOLICITATION | ADVERTISEMENT) => {
             // One that is not good is dropped.
             let _ = link::receive_discovery(packet, message, payload);
         }
         (false, LISTENER_QUERY | LISTENER_REPORT) => groups::receive(packet),
-        _ => fail(packet, message, payload),
+        _ => fail(network, packet, message, payload),
     }
 }
 
@@ -73,7 +77,13 @@ pub fn receive(packet: &Packet) {
 ///
 /// The answer differs from the request in its type alone, and the sum of the pseudo-header of
 /// ICMPv6 is the same with the addresses exchanged: the checksum follows from the request's.
-fn answer(request: &Packet, message: Icmp, head: &[u8; LENGTH_ICMP], payload: &Payload) {
+fn answer(
+    network: &Network,
+    request: &Packet,
+    message: Icmp,
+    head: &[u8; LENGTH_ICMP],
+    payload: &Payload,
+) {
     let header = &request.header;
     if !header.destination.is_unicast() || !header.source.is_unicast() {
         return;
@@ -85,12 +95,12 @@ fn answer(request: &Packet, message: Icmp, head: &[u8; LENGTH_ICMP], payload: &P
     let word = |kind| u16::from_be_bytes([kind, code]);
     let sum = changed(u16::from_be_bytes([high, low]), word(old_kind), word(kind));
     let message = Icmp { kind, ..message };
-    send_back(request, |back| packet_with_sum(back, message, sum, data));
+    send_back(network, request, |back| packet_with_sum(back, message, sum, data));
 }
 
 /// Answers a timestamp request: when it arrived and when the answer leaves, in milliseconds since
 /// midnight (RFC 792; `icmp_timestamp`).
-fn answer_time(request: &Packet, message: Icmp, payload: &Payload) {
+fn answer_time(network: &Network, request: &Packet, message: Icmp, payload: &Payload) {
     let header = &request.header;
     let mut times = [0; 12];
     if payload.read(LENGTH_ICMP, &mut times) < times.len()
@@ -104,29 +114,30 @@ fn answer_time(request: &Packet, message: Icmp, payload: &Payload) {
     times[8..].copy_from_slice(&now.to_be_bytes());
     let Ok(data) = Payload::copy(&times) else { return };
     let message = Icmp { kind: v4::TIMESTAMP_REPLY, ..message };
-    send_back(request, |back| packet(back, message, data));
+    send_back(network, request, |back| packet(back, message, data));
 }
 
 /// Sends what `make` makes with a header back to the sender of a message. What cannot be sent is
 /// lost, as any packet may be.
-fn send_back(request: &Packet, make: impl FnOnce(Header) -> Result<Packet>) {
+fn send_back(network: &Network, request: &Packet, make: impl FnOnce(Header) -> Result<Packet>) {
     let header = &request.header;
     let back = Header {
         source: header.destination,
         destination: header.source,
-        hop_limit: hop_limit(header.source.is_v4()),
+        hop_limit: hop_limit(network, header.source.is_v4()),
         dont_fragment: false,
         ..*header
     };
-    let Ok(path) = config::current().path(header.source, request_scope(request)) else { return };
+    let scope = request_scope(request);
+    let Ok(path) = network.current().path(header.source, scope) else { return };
     if let Ok(reply) = make(back) {
         let _ = output::send(&path, reply);
     }
 }
 
 /// The TTL or hop limit of what the kernel sends by itself.
-fn hop_limit(is_v4: bool) -> u8 {
-    if is_v4 { settings::default_ttl() } else { 64 }
+fn hop_limit(network: &Network, is_v4: bool) -> u8 {
+    if is_v4 { network.settings.default_ttl() } else { 64 }
 }
 
 fn request_scope(packet: &Packet) -> u32 {
@@ -150,7 +161,7 @@ fn errno(failure: Failure) -> Errno {
 
 /// Tells the socket that sent a packet why it did not arrive. The part of the packet that came back
 /// is an allegation: a socket is found only if addresses and ports are right.
-fn fail(packet: &Packet, message: Icmp, payload: &Payload) {
+fn fail(network: &Network, packet: &Packet, message: Icmp, payload: &Payload) {
     let is_v4 = packet.header.destination.is_v4();
     let failure = if is_v4 { failure_v4 } else { failure_v6 };
     let Some((failure, is_hard)) = failure(message.kind, message.code, message.rest) else {
@@ -177,7 +188,7 @@ fn fail(packet: &Packet, message: Icmp, payload: &Payload) {
     let (source, target) = (sent.source, sent.destination);
     let (source, target) = (SocketAddress::new(source, 0), SocketAddress::new(target, 0));
     let raw = Protocol::Raw(sent.protocol);
-    datagram::failed(&reported(raw, source, target, &inner));
+    datagram::failed(network, &reported(raw, source, target, &inner));
     let mut ports = [0; 8];
     if inner.read(0, &mut ports) < ports.len() {
         return;
@@ -190,37 +201,41 @@ fn fail(packet: &Packet, message: Icmp, payload: &Payload) {
         header::ICMP | header::ICMP_V6 => (Protocol::Echo, from(port(4)), to(0), 0),
         header::TCP => {
             let sequence = u32::from_be_bytes([ports[4], ports[5], ports[6], ports[7]]);
-            super::tcp::failed(from(port(0)), to(port(2)), sequence, failure);
+            super::tcp::failed(network, from(port(0)), to(port(2)), sequence, failure);
             return;
         }
         _ => return,
     };
     let Ok(data) = inner.part(skipped, inner.len()) else { return };
-    datagram::failed(&reported(protocol, from, to, &data));
+    datagram::failed(network, &reported(protocol, from, to, &data));
 }
 
-/// Tells the sender of a packet, which is this machine, that the host does not answer
+/// Tells the sender of a packet to a device, which is this machine, that the host does not answer
 /// (`arp_error_report`).
 pub fn report_unreachable(packet: &Packet) {
+    let network = &config::FIRST;
     let header = &packet.header;
     let from = |port| SocketAddress::new(header.source, port);
     let to = |port| SocketAddress::new(header.destination, port);
     match &packet.body {
         Body::Tcp(ports, segment) => {
             let (from, to) = (from(ports.source), to(ports.destination));
-            super::tcp::failed(from, to, segment.seq.0, Failure::HostUnreachable);
+            super::tcp::failed(network, from, to, segment.seq.0, Failure::HostUnreachable);
         }
-        Body::Udp(ports, payload) => datagram::failed(&Reported {
-            protocol: Protocol::Udp,
-            from: from(ports.source),
-            to: to(ports.destination),
-            errno: Errno::EHOSTUNREACH,
-            is_hard: false,
-            icmp: (v4::UNREACHABLE, 1, 0),
-            reporter: header.source,
-            interface: packet.interface,
-            payload,
-        }),
+        Body::Udp(ports, payload) => {
+            let reported = Reported {
+                protocol: Protocol::Udp,
+                from: from(ports.source),
+                to: to(ports.destination),
+                errno: Errno::EHOSTUNREACH,
+                is_hard: false,
+                icmp: (v4::UNREACHABLE, 1, 0),
+                reporter: header.source,
+                interface: packet.interface,
+                payload,
+            };
+            datagram::failed(network, &reported);
+        }
         Body::Bytes(_) => {}
     }
 }
@@ -238,7 +253,7 @@ pub enum Unwanted {
 
 /// Tells the sender of a packet that it is not wanted here, unless that is forbidden (RFC 1122,
 /// 3.2.2; RFC 4443, 2.4) or too many errors were sent.
-pub fn refuse(original: &Packet, why: Unwanted) {
+pub fn refuse(network: &Network, original: &Packet, why: Unwanted) {
     let header = &original.header;
     if !header.destination.is_unicast() || !header.source.is_unicast() {
         return;
@@ -252,8 +267,7 @@ pub fn refuse(original: &Packet, why: Unwanted) {
             return;
         }
     }
-    let config = config::current();
-    let Ok(path) = config.path(header.source, request_scope(original)) else { return };
+    let Ok(path) = network.current().path(header.source, request_scope(original)) else { return };
     if !path.is_local && !is_due() {
         return;
     }
@@ -273,7 +287,7 @@ pub fn refuse(original: &Packet, why: Unwanted) {
         source: header.destination,
         destination: header.source,
         protocol: if is_v4 { header::ICMP } else { header::ICMP_V6 },
-        hop_limit: hop_limit(is_v4),
+        hop_limit: hop_limit(network, is_v4),
         // Internetwork control (RFC 1812, 4.3.2.5), as Linux' `icmp_send`.
         traffic_class: header.traffic_class & 0x1e | 0xc0,
         dont_fragment: false,

@@ -1,14 +1,13 @@
-//! The requests of netdevice(7) that every socket of these families answers.
+//! The requests of netdevice(7) that every socket answers for its network namespace.
 
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 use hayate_ip::{Address, SocketAddress};
 use hayate_machine::user;
 use hayate_machine::user::UserPtr;
 
-use super::config::{self, Config, Interface};
+use super::config::{Config, Interface, Network};
 use super::configure::{
     self, SIOCADDRT, SIOCDELRT, SIOCDIFADDR, SIOCSIFADDR, SIOCSIFFLAGS, SIOCSIFHWADDR, SIOCSIFMTU,
     SIOCSIFNETMASK,
@@ -37,41 +36,41 @@ const REQUEST: usize = 40;
 ///
 /// # Errors
 /// Those of [`interface`].
-pub fn interface_v6(command: u32, at: usize) -> Result<i64> {
+pub fn interface_v6(network: &Network, command: u32, at: usize) -> Result<i64> {
     match command {
-        SIOCSIFADDR | SIOCDIFADDR => configure::address_v6(command, at).map(|()| 0),
-        SIOCADDRT | SIOCDELRT => configure::route_v6(command, at).map(|()| 0),
-        _ => interface(command, at),
+        SIOCSIFADDR | SIOCDIFADDR => configure::address_v6(network, command, at).map(|()| 0),
+        SIOCADDRT | SIOCDELRT => configure::route_v6(network, command, at).map(|()| 0),
+        _ => interface(network, command, at),
     }
 }
 
-/// Answers a request about an interface, or changes it.
+/// Answers a request about an interface of a namespace, or changes it.
 ///
 /// # Errors
 /// `ENODEV`, `EADDRNOTAVAIL`, `EFAULT`; `ENOTTY` for other requests; those of [`configure`].
-pub fn interface(command: u32, at: usize) -> Result<i64> {
+pub fn interface(network: &Network, command: u32, at: usize) -> Result<i64> {
     match command {
-        SIOCGIFCONF => list(at),
-        SIOCADDRT | SIOCDELRT => configure::route_v4(command, at).map(|()| 0),
+        SIOCGIFCONF => list(network, at),
+        SIOCADDRT | SIOCDELRT => configure::route_v4(network, command, at).map(|()| 0),
         SIOCSIFFLAGS | SIOCSIFADDR | SIOCSIFNETMASK | SIOCSIFMTU | SIOCSIFHWADDR => {
             let request: [u8; REQUEST] = UserPtr::new(at).read()?;
             let length = request.iter().take(NAME - 1).take_while(|&&byte| byte != 0).count();
-            let config = config::current();
+            let config = network.current();
             let interface = config.interface_named(&request[..length]).ok_or(Errno::ENODEV)?;
-            configure::change(command, interface.index, &request[NAME..]).map(|()| 0)
+            configure::change(network, command, interface.index, &request[NAME..]).map(|()| 0)
         }
         // No interface has anything that ethtool(8) sets.
         SIOCETHTOOL => {
             let request: [u8; REQUEST] = UserPtr::new(at).read()?;
             let length = request.iter().take(NAME - 1).take_while(|&&byte| byte != 0).count();
-            let config = config::current();
+            let config = network.current();
             config.interface_named(&request[..length]).ok_or(Errno::ENODEV)?;
             Err(Errno::EOPNOTSUPP)
         }
         SIOCGIFNAME => {
             let mut request: [u8; REQUEST] = UserPtr::new(at).read()?;
             let index = request[NAME..].first_chunk().map_or(0, |index| u32::from_ne_bytes(*index));
-            let config = config::current();
+            let config = network.current();
             let interface = config.interface(index).ok_or(Errno::ENODEV)?;
             request[..NAME].copy_from_slice(&name(interface));
             UserPtr::new(at).write(&request)?;
@@ -81,7 +80,7 @@ pub fn interface(command: u32, at: usize) -> Result<i64> {
         | SIOCGIFMETRIC | SIOCGIFMTU | SIOCGIFHWADDR | SIOCGIFINDEX | SIOCGIFTXQLEN => {
             let mut request: [u8; REQUEST] = UserPtr::new(at).read()?;
             let length = request.iter().take(NAME - 1).take_while(|&&byte| byte != 0).count();
-            let config = config::current();
+            let config = network.current();
             let interface = config.interface_named(&request[..length]).ok_or(Errno::ENODEV)?;
             let mut value = [0; NAME];
             answer(command, &config, interface, &mut value)?;
@@ -119,7 +118,7 @@ fn answer(
     let own = || address_of(config, interface).ok_or(Errno::EADDRNOTAVAIL);
     let number = match command {
         SIOCGIFFLAGS => {
-            let flags = interface.flags.load(Ordering::Relaxed) as u16;
+            let flags = interface.shown_flags() as u16;
             value[..2].copy_from_slice(&flags.to_ne_bytes());
             return Ok(());
         }
@@ -156,13 +155,13 @@ fn answer(
 
 /// SIOCGIFCONF: the interfaces that have an IPv4 address, as many as there is room for; without
 /// memory to put them, how much they take.
-fn list(at: usize) -> Result<i64> {
+fn list(network: &Network, at: usize) -> Result<i64> {
     /// `struct ifconf`: a length, padding, an address.
     type Ifconf = [u32; 4];
     let mut request: Ifconf = UserPtr::new(at).read()?;
     let to = u64::from(request[2]) | u64::from(request[3]) << 32;
     let room = usize::try_from(request[0] as i32).map_err(|_| Errno::EINVAL)?;
-    let config = config::current();
+    let config = network.current();
     let mut length = 0;
     for interface in &config.interfaces {
         let Some((address, _)) = address_of(&config, interface) else { continue };

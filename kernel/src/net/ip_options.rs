@@ -9,7 +9,8 @@ use hayate_ip::Address;
 use hayate_ip::path_mtu::LEAST_V6;
 use hayate_netlink::diag::option as told;
 
-use super::{config, settings};
+use super::config::Network;
+use super::settings::Settings;
 use crate::credentials::Capability;
 use crate::vfs::caller;
 use crate::vfs::socket_options::{OptionOutput, OptionValue};
@@ -247,26 +248,28 @@ impl Wishes {
     ///
     /// # Errors
     /// `ENETUNREACH`.
-    pub fn check_source(self, source: Address) -> Result<()> {
+    pub fn check_source(self, network: &Network, source: Address) -> Result<()> {
         if !self.may_bind_foreign() || self.contains(Wishes::TRANSPARENT) {
             return Ok(());
         }
         if !source.is_v4() || !source.is_unicast() {
             return Ok(());
         }
-        if config::current().is_local(source) { Ok(()) } else { Err(Errno::ENETUNREACH) }
+        if network.current().is_local(source) { Ok(()) } else { Err(Errno::ENETUNREACH) }
     }
 }
 
 impl IpOptions {
-    fn ttl(&self) -> u8 {
-        if self.ttl == 0 { settings::default_ttl() } else { self.ttl }
+    fn ttl(&self, settings: &Settings) -> u8 {
+        if self.ttl == 0 { settings.default_ttl() } else { self.ttl }
     }
 
     /// Returns TTL and TOS (hop limit and traffic class) for packets to an address of this version.
-    pub fn marks(&self, v4: bool, multicast: bool) -> (u8, u8) {
-        let (ttl, tos) =
-            if v4 { (self.ttl(), self.tos) } else { (self.hop_limit, self.traffic_class) };
+    pub fn marks(&self, settings: &Settings, v4: bool, multicast: bool) -> (u8, u8) {
+        let (ttl, tos) = match v4 {
+            true => (self.ttl(settings), self.tos),
+            false => (self.hop_limit, self.traffic_class),
+        };
         (if multicast { self.multicast_ttl } else { ttl }, tos)
     }
 
@@ -291,11 +294,11 @@ impl IpOptions {
         .fold(0, |told, (_, bit)| told | bit)
     }
 
-    /// Sets an option. Returns `false` if it is none of these.
+    /// Sets an option of a socket of `network`. Returns `false` if it is none of these.
     ///
     /// # Errors
-    /// `EINVAL`.
-    pub fn set(&mut self, level: i32, option: i32, value: i32) -> Result<bool> {
+    /// `EINVAL`, `ENODEV`.
+    pub fn set(&mut self, network: &Network, level: i32, option: i32, value: i32) -> Result<bool> {
         if let Some(flag) = flag_of(level, option) {
             self.wishes.set(flag, value != 0);
             return Ok(true);
@@ -321,7 +324,7 @@ impl IpOptions {
             }
             (SOL_IPV6, ipv6::MULTICAST_IF) => {
                 let index = u32::try_from(value).map_err(|_| Errno::ENODEV)?;
-                if index != 0 && config::current().interface(index).is_none() {
+                if index != 0 && network.current().interface(index).is_none() {
                     return Err(Errno::ENODEV);
                 }
                 self.multicast_interface = index;
@@ -332,13 +335,13 @@ impl IpOptions {
     }
 
     /// Returns an option; `None` if it is none of these.
-    pub fn get(&self, level: i32, option: i32) -> Option<i32> {
+    pub fn get(&self, settings: &Settings, level: i32, option: i32) -> Option<i32> {
         if let Some(flag) = flag_of(level, option) {
             return Some(i32::from(self.wishes.contains(flag)));
         }
         Some(match (level, option) {
             (SOL_IP, ip::TOS) => i32::from(self.tos),
-            (SOL_IP, ip::TTL) => i32::from(self.ttl()),
+            (SOL_IP, ip::TTL) => i32::from(self.ttl(settings)),
             (SOL_IP, ip::MULTICAST_TTL) | (SOL_IPV6, ipv6::MULTICAST_HOPS) => {
                 i32::from(self.multicast_ttl)
             }
@@ -352,16 +355,17 @@ impl IpOptions {
     }
 }
 
-/// Reads the number that a program gives for an option of these levels.
+/// Reads the number that a program gives a socket of `network` for an option of these levels.
 ///
 /// # Errors
 /// `EINVAL` if it is too short, `EFAULT`; `EPERM` if the option is not for the program.
-pub fn read(level: i32, option: i32, value: OptionValue) -> Result<i32> {
+pub fn read(network: &Network, level: i32, option: i32, value: OptionValue) -> Result<i32> {
     let number = number(level, value)?;
     let is_transparent =
         matches!((level, option), (SOL_IP, ip::TRANSPARENT) | (SOL_IPV6, ipv6::TRANSPARENT));
-    if is_transparent && number != 0 && caller::require(Capability::NetRaw).is_err() {
-        caller::require(Capability::NetAdmin)?;
+    let has_not = |capability| caller::require_in(&network.owner, capability).is_err();
+    if is_transparent && number != 0 && has_not(Capability::NetRaw) {
+        caller::require_in(&network.owner, Capability::NetAdmin)?;
     }
     Ok(number)
 }

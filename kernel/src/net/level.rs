@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use hayate_abi::{Errno, Result};
 use hayate_ip::SocketAddress;
 
-use super::config;
+use super::config::Network;
 use crate::credentials::Capability;
 use crate::vfs::caller;
 use crate::vfs::socket_options::{OptionOutput, OptionValue};
@@ -49,6 +49,7 @@ impl Level {
     /// such interface; those of `bind`.
     pub fn bind_on_link(
         &self,
+        network: &Network,
         wanted: SocketAddress,
         bind: impl FnOnce(SocketAddress) -> Result<()>,
     ) -> Result<()> {
@@ -62,7 +63,7 @@ impl Level {
         match link {
             0 if is_needed => return Err(Errno::EINVAL),
             0 => {}
-            link => config::current().interface(link).map(drop).ok_or(Errno::ENODEV)?,
+            link => network.current().interface(link).map(drop).ok_or(Errno::ENODEV)?,
         }
         self.interface.store(link, Ordering::Relaxed);
         let scope = if is_needed { link } else { 0 };
@@ -70,30 +71,30 @@ impl Level {
             .inspect_err(|_| self.interface.store(before, Ordering::Relaxed))
     }
 
-    /// Sets an option.
+    /// Sets an option of a socket of `network`.
     ///
     /// # Errors
     /// `ENOPROTOOPT` if it is none of these; `EINVAL`, `EFAULT`, `ENODEV`, `EPERM`.
-    pub fn set(&self, option: i32, value: OptionValue) -> Result<()> {
+    pub fn set(&self, network: &Network, option: i32, value: OptionValue) -> Result<()> {
         match option {
             SO_REUSEPORT => self.reuse_port.store(value.number()? != 0, Ordering::Relaxed),
             SO_BINDTODEVICE => {
                 let mut name = [0; 16];
                 let name = value.bytes(&mut name)?;
                 let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
-                let config = config::current();
+                let config = network.current();
                 let index = match name {
                     [] => 0,
                     name => config.interface_named(name).ok_or(Errno::ENODEV)?.index,
                 };
-                self.bind_interface(index)?;
+                self.bind_interface(network, index)?;
             }
             SO_BINDTOIFINDEX => {
                 let index = u32::try_from(value.number()?).map_err(|_| Errno::EINVAL)?;
-                if index != 0 && config::current().interface(index).is_none() {
+                if index != 0 && network.current().interface(index).is_none() {
                     return Err(Errno::ENODEV);
                 }
-                self.bind_interface(index)?;
+                self.bind_interface(network, index)?;
             }
             _ => return Err(Errno::ENOPROTOOPT),
         }
@@ -106,20 +107,21 @@ impl Level {
     /// Those of [`set`](Self::set) and of `changed`.
     pub fn set_with(
         &self,
+        network: &Network,
         option: i32,
         value: OptionValue,
         changed: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let before = Level::default();
         before.inherit(self);
-        self.set(option, value)?;
+        self.set(network, option, value)?;
         changed().inspect_err(|_| self.inherit(&before))
     }
 
     /// A socket that has an interface needs CAP_NET_RAW to change it (`sock_bindtoindex_locked`).
-    fn bind_interface(&self, index: u32) -> Result<()> {
+    fn bind_interface(&self, network: &Network, index: u32) -> Result<()> {
         if self.interface() != 0 {
-            caller::require(Capability::NetRaw)?;
+            caller::require_in(&network.owner, Capability::NetRaw)?;
         }
         self.interface.store(index, Ordering::Relaxed);
         Ok(())
@@ -129,11 +131,11 @@ impl Level {
     ///
     /// # Errors
     /// `ENOPROTOOPT` if it is none of these; `EFAULT`, `EINVAL`.
-    pub fn get(&self, option: i32, out: OptionOutput) -> Result<()> {
+    pub fn get(&self, network: &Network, option: i32, out: OptionOutput) -> Result<()> {
         match option {
             SO_REUSEPORT => out.put_number(i32::from(self.shares_port())),
             SO_BINDTODEVICE => {
-                let config = config::current();
+                let config = network.current();
                 let Some(interface) = config.interface(self.interface()) else {
                     return out.put_length(0);
                 };

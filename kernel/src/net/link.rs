@@ -65,6 +65,8 @@ pub(super) fn init(receive: fn(Packet), unreachable: fn(&Packet)) -> Result<()> 
             flags: AtomicU32::new(flag::BROADCAST | flag::MULTICAST | link_flags(&*card)),
             counters: Counters::default(),
             device: Some(card),
+            key: 0,
+            network: config::first().home(),
         })?;
     }
     device::set_receiver(&Links);
@@ -78,7 +80,7 @@ fn link_flags(card: &dyn NetworkDevice) -> u32 {
 /// Returns the interface of a device.
 fn interface_of(device: usize) -> Option<Arc<Interface>> {
     let index = u32::try_from(device).ok()? + config::LOOPBACK + 1;
-    config::current().interface(index).cloned()
+    config::FIRST.current().interface(index).cloned()
 }
 
 struct Links;
@@ -182,7 +184,7 @@ fn receive(
         ARP => receive_arp(interface, &payload),
         IPV4 | IPV6 => {
             let good = sum != Sum::Unchecked;
-            let mut packet = wire::parse(payload, interface.index, good)?;
+            let mut packet = wire::parse(&config::FIRST, payload, interface.index, good)?;
             note_segments(&mut packet, frame.segments);
             if faults::are_on() {
                 // The network loses what was on the wire.
@@ -222,7 +224,8 @@ fn arrive(packet: Packet) -> Option<()> {
     // A packet from outside does not come from this machine (RFC 1122, 3.2.1.3). In IPv6 Linux
     // refuses the loopback address alone (`ip6_rcv_core`): two interfaces may be on one link.
     let (from, to) = (packet.header.source, packet.header.destination);
-    let strange = if to.is_v4() { config::current().is_local(from) } else { from.is_loopback() };
+    let strange =
+        if to.is_v4() { config::FIRST.current().is_local(from) } else { from.is_loopback() };
     if strange || to.is_loopback() {
         return None;
     }
@@ -238,7 +241,8 @@ fn receive_arp(interface: &Arc<Interface>, payload: &Payload) -> Option<()> {
     }
     let message = Arp::parse(&bytes)?;
     let ((hardware, source), (_, target)) = (message.source, message.target);
-    let ours = config::current()
+    let ours = config::FIRST
+        .current()
         .addresses
         .iter()
         .any(|own| own.address == target && own.interface == interface.index);
@@ -311,7 +315,7 @@ fn give(interface: &Interface, frame: OutgoingFrame) -> bool {
 
 /// Asks the hosts on a link for the hardware address of one of them.
 pub(super) fn ask(interface: &Arc<Interface>, address: Address) {
-    let Some(source) = config::current().source_on(interface.index, address) else { return };
+    let Some(source) = config::FIRST.current().source_on(interface.index, address) else { return };
     if address.is_v4() {
         let _ = send_arp(interface, true, source, ([0; 6], address));
         return;
@@ -447,7 +451,7 @@ pub(super) fn is_from_link(header: &Header) -> bool {
 
 /// Handles a message of neighbour discovery.
 pub(super) fn receive_discovery(packet: &Packet, message: Icmp, payload: &Payload) -> Option<()> {
-    let interface = config::current().interface(packet.interface)?.clone();
+    let interface = config::FIRST.current().interface(packet.interface)?.clone();
     if !is_from_link(&packet.header) || interface.is_loopback() {
         return None;
     }
@@ -458,7 +462,7 @@ pub(super) fn receive_discovery(packet: &Packet, message: Icmp, payload: &Payloa
         neighbour::learn(&interface, target, hardware?, false);
         return Some(());
     }
-    let config = config::current();
+    let config = config::FIRST.current();
     let own =
         |own: &config::LocalAddress| own.address == target && own.interface == interface.index;
     if !config.addresses.iter().any(own) {

@@ -1,4 +1,4 @@
-//! The loopback interface: packets from this machine to itself.
+//! The loopback interface, of which each network namespace has one: packets from it to itself.
 //!
 //! A packet is received on the processor that sends it, by the thread that sends it, without being
 //! bytes in between. Receiving may send others (an acknowledgement, an answer of ICMP): these are
@@ -7,6 +7,8 @@
 //!
 //! The kernel is not preempted and receiving does not sleep, so a processor that has begun to
 //! receive goes on until its backlog is empty.
+//!
+//! A packet in the backlog holds its namespace.
 //!
 //! Locks: the backlog's is a leaf. The sender holds no lock of a socket.
 
@@ -18,7 +20,7 @@ use hayate_machine::cpu::{MAX_CPUS, PerCpu};
 use hayate_machine::per_cpu;
 use hayate_machine::sync::{Once, SpinLock};
 
-use super::config::{self, Interface};
+use super::config::{Counters, Interface, Network};
 use super::faults;
 use super::packet::Packet;
 use super::packet_socket::endpoint::Endpoint;
@@ -26,6 +28,7 @@ use super::packet_socket::seen::{LINK, protocol};
 use super::packet_socket::tap;
 use super::slice::Payload;
 use super::wire;
+use crate::namespace::Handle;
 use crate::reclaim::growth::Grow;
 
 /// The most packets in a backlog (`net.core.netdev_max_backlog`).
@@ -37,7 +40,7 @@ const IPV6: u16 = 0x86dd;
 struct Backlog {
     /// The processor receives packets now.
     receives: AtomicBool,
-    packets: SpinLock<VecDeque<Packet>>,
+    packets: SpinLock<VecDeque<(Handle<Network>, Packet)>>,
 }
 
 per_cpu! {
@@ -58,10 +61,13 @@ per_cpu! {
         PerCpu::new(Passed { packets: AtomicU64::new(0), bytes: AtomicU64::new(0) });
 }
 
-static RECEIVE: Once<fn(Packet)> = Once::new();
+/// Receives a packet in a network namespace.
+type Receive = fn(&Handle<Network>, Packet);
+
+static RECEIVE: Once<Receive> = Once::new();
 
 /// Registers the function that receives packets; at boot.
-pub fn register(receive: fn(Packet)) {
+pub fn register(receive: Receive) {
     RECEIVE.call_once(|| receive);
 }
 
@@ -87,9 +93,10 @@ pub fn send_frame(interface: &Interface, link: [u8; LINK], body: Payload, sender
     let length = LINK + body.len();
     let is_ours = link[..6] == interface.hardware() || link[0] & 1 != 0;
     let number = protocol(&link, &body);
-    let packet = wire::parse(body, interface.index, false).filter(|packet| {
+    let Some(network) = interface.network.get() else { return };
+    let packet = wire::parse(&network, body, interface.index, false).filter(|packet| {
         let (from, to) = (packet.header.source, packet.header.destination);
-        let config = config::current();
+        let config = network.current();
         let is_v4 = to.is_v4();
         let strange = is_v4 && (config.is_local(from) || to.is_loopback());
         let arrives = config.is_local(to) || to.is_multicast() || config.is_broadcast(to);
@@ -98,7 +105,7 @@ pub fn send_frame(interface: &Interface, link: [u8; LINK], body: Payload, sender
     match packet {
         Some(packet) => pass(interface, length, packet),
         None => {
-            count(length);
+            count(interface, length);
             interface.counters.dropped_in.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -114,6 +121,8 @@ fn pass(interface: &Interface, length: usize, packet: Packet) {
 
 /// Receives a packet on the interface, now or after those before it.
 fn arrive(interface: &Interface, length: usize, packet: Packet) {
+    // The namespace may have ended while the packet was late.
+    let Some(network) = interface.network.get() else { return };
     let counters = &interface.counters;
     let backlog = BACKLOG.here();
     if backlog.receives.load(Ordering::Relaxed) {
@@ -122,27 +131,36 @@ fn arrive(interface: &Interface, length: usize, packet: Packet) {
             counters.dropped_in.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        packets.push_back(packet);
+        packets.push_back((network, packet));
         drop(packets);
-        count(length);
+        count(interface, length);
         return;
     }
-    count(length);
+    count(interface, length);
     let Some(receive) = RECEIVE.get() else { return };
     backlog.receives.store(true, Ordering::Relaxed);
-    receive(packet);
+    receive(&network, packet);
     loop {
         let next = backlog.packets.lock().pop_front();
         match next {
-            Some(packet) => receive(packet),
+            Some((network, packet)) => receive(&network, packet),
             None => break,
         }
     }
     backlog.receives.store(false, Ordering::Relaxed);
 }
 
-/// Counts a packet: on this processor, so that processors share no line of memory for it.
-fn count(length: usize) {
+/// Counts a packet: in the first namespace on this processor, so that processors share no line of
+/// memory for it.
+fn count(interface: &Interface, length: usize) {
+    if interface.key != 0 {
+        let Counters { packets_in, bytes_in, packets_out, bytes_out, .. } = &interface.counters;
+        for (packets, bytes) in [(packets_in, bytes_in), (packets_out, bytes_out)] {
+            packets.fetch_add(1, Ordering::Relaxed);
+            bytes.fetch_add(length as u64, Ordering::Relaxed);
+        }
+        return;
+    }
     let passed = PASSED.here();
     let add = |count: &AtomicU64, more| {
         count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
@@ -151,7 +169,7 @@ fn count(length: usize) {
     add(&passed.bytes, length as u64);
 }
 
-/// Returns how many packets and bytes passed, each out and in again.
+/// Returns how many packets and bytes passed in the first namespace, each out and in again.
 pub fn passed() -> (u64, u64) {
     (0..MAX_CPUS).filter_map(|cpu| PASSED.of(cpu)).fold((0, 0), |(packets, bytes), passed| {
         let more = passed.packets.load(Ordering::Relaxed);

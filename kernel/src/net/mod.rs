@@ -12,7 +12,8 @@
 //! |---|---|
 //! | [`mod@slice`], [`packet`] | bytes of packets, packets |
 //! | [`memory`] | the bounds of what all queues hold |
-//! | [`settings`], [`config`], [`ports`] | settings; interfaces, addresses, routes; bound ports |
+//! | [`config`], [`settings`] | network namespaces: interfaces, addresses, routes; settings |
+//! | [`ports`] | bound ports |
 //! | [`statistics`] | what the protocols have done |
 //! | [`ip_options`], [`level`], [`configure`], [`ioctl`] | options and requests of all sockets |
 //! | [`path_mtu`] | MTUs of paths, as routers told of them |
@@ -85,8 +86,12 @@ pub fn init() -> Result<()> {
     faults::init();
     memory::init();
     loopback::register(input::receive);
+    config::at_end(|network| {
+        tcp::forget(network);
+        fragments::forget(network);
+    });
     config::init()?;
-    link::init(input::receive, icmp::report_unreachable)?;
+    link::init(|packet| input::receive(&config::first(), packet), icmp::report_unreachable)?;
     tcp::init()?;
     family::register();
     packet_socket::register();

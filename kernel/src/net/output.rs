@@ -9,7 +9,7 @@ use hayate_ip::icmp::{v4, v6};
 
 use super::config::Path;
 use super::packet::{Body, Packet};
-use super::statistics::{Counter, count};
+use super::statistics::Counter;
 use super::{cut, link, loopback, path_mtu};
 use crate::drivers::net::Owner;
 
@@ -28,7 +28,7 @@ pub fn send(path: &Path, packet: Packet) -> Result<()> {
 /// # Errors
 /// As [`send`].
 pub fn send_within(path: &Path, mut packet: Packet, mtu: usize) -> Result<()> {
-    note(&packet);
+    note(path, &packet);
     packet.interface = path.interface.index;
     let length = packet.length();
     if length > mtu {
@@ -50,7 +50,7 @@ pub fn send_within(path: &Path, mut packet: Packet, mtu: usize) -> Result<()> {
 /// # Errors
 /// `EMSGSIZE` if it is too long for the interface, `ENOBUFS`.
 pub fn send_segment(path: &Path, mut packet: Packet, owner: Option<&Arc<dyn Owner>>) -> Result<()> {
-    note(&packet);
+    note(path, &packet);
     let length = packet.length();
     packet.interface = path.interface.index;
     let mtu = path.interface.mtu();
@@ -93,18 +93,19 @@ fn send_cut(
 
 /// Counts a packet that a protocol sends.
 #[inline]
-fn note(packet: &Packet) {
+fn note(path: &Path, packet: &Packet) {
+    let Some(network) = path.interface.network.get() else { return };
     let is_v4 = packet.header.destination.is_v4();
-    count(Counter::Sent, is_v4);
+    network.count(Counter::Sent, is_v4);
     let icmp = if is_v4 { header::ICMP } else { header::ICMP_V6 };
     if let Body::Bytes(payload) = &packet.body
         && packet.header.protocol == icmp
     {
-        count(Counter::IcmpSent, is_v4);
+        network.count(Counter::IcmpSent, is_v4);
         let mut kind = [0];
         let unreachable = if is_v4 { v4::UNREACHABLE } else { v6::UNREACHABLE };
         if payload.read(0, &mut kind) == 1 && kind[0] == unreachable {
-            count(Counter::UnreachableSent, is_v4);
+            network.count(Counter::UnreachableSent, is_v4);
         }
     }
 }

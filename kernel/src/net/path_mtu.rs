@@ -7,6 +7,8 @@
 //! `net.ipv6.route.mtu_expires`). Datagrams heed it as IP_MTU_DISCOVER says; connections begin with
 //! it, and keep what they are told themselves.
 //!
+//! All network namespaces share the table; an interface of each has an identity of its own there.
+//!
 //! While no path has an MTU of its own, a packet pays one relaxed load.
 //!
 //! Locks: one for each of [`PARTS`] parts of the table, a leaf.
@@ -18,8 +20,7 @@ use hayate_ip::Address;
 use hayate_ip::path_mtu::{Destination, PathMtu, Table, lowered};
 use hayate_machine::sync::SpinLock;
 
-use super::config::Path;
-use super::settings;
+use super::config::{Network, Path};
 use crate::hash::IndexHasher;
 use crate::schedule::time::monotonic_ns;
 
@@ -50,21 +51,22 @@ pub fn of_interface(path: &Path, to: Address) -> PathMtu {
 
 #[cold]
 fn known(path: &Path, to: Address, own: PathMtu) -> PathMtu {
-    let destination = Destination { to, interface: path.interface.index };
+    let destination = Destination { to, interface: path.interface.identity() };
     let found = change(destination, |paths| paths.find(destination, monotonic_ns()));
     found.filter(|found| found.bytes <= own.bytes).unwrap_or(own)
 }
 
-/// A router told that a packet to a destination on its path was longer than `bytes`. Returns the
-/// MTU of the path.
-pub fn told(path: &Path, to: Address, bytes: u32) -> PathMtu {
+/// A router told `network` that a packet to a destination on its path was longer than `bytes`.
+/// Returns the MTU of the path.
+pub fn told(network: &Network, path: &Path, to: Address, bytes: u32) -> PathMtu {
     let old = of(path, to);
+    let settings = &network.settings;
     let is_v4 = to.is_v4();
-    let Some(mtu) = lowered(is_v4, old.bytes, bytes, settings::least_path_mtu()) else {
+    let Some(mtu) = lowered(is_v4, old.bytes, bytes, settings.least_path_mtu()) else {
         return old;
     };
-    let end = monotonic_ns().saturating_add(settings::path_mtu_time(is_v4));
-    let destination = Destination { to, interface: path.interface.index };
+    let end = monotonic_ns().saturating_add(settings.path_mtu_time(is_v4));
+    let destination = Destination { to, interface: path.interface.identity() };
     change(destination, |paths| paths.note(destination, mtu, end));
     of(path, to)
 }

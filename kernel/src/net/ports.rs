@@ -1,4 +1,7 @@
-//! The ports of a transport protocol: which are bound, how, and by which sockets.
+//! The ports of a transport protocol: which are bound, how, and by which sockets. Each network
+//! namespace has all numbers for itself; the functions take its key ([`Network::key`]).
+//!
+//! [`Network::key`]: super::config::Network::key
 //!
 //! Sockets that are bound alike share an entry. So a server's ten thousand connections, which all
 //! have its port, are one number in one entry. Only sockets that are found by their port (those
@@ -23,15 +26,12 @@ use crate::reclaim::growth::Grow;
 
 const BUCKETS: usize = 256;
 
-/// The ports that a program gets if it does not ask for one
-/// (`net.ipv4.ip_local_port_range`; Linux' default).
-pub const DEFAULT_RANGE: (u16, u16) = (32768, 60999);
-
 /// Whether a binding conflicts with another that exists.
 pub type Conflict = fn(&Binding, &Binding) -> bool;
 
 struct BoundPort<S> {
-    port: u16,
+    /// The namespace, and the number in it.
+    place: (u64, u16),
     binding: Binding,
     /// How many sockets are bound so.
     users: usize,
@@ -51,22 +51,33 @@ impl<S> Ports<S> {
         Self { buckets: [const { SpinLock::new(Vec::new()) }; BUCKETS], conflicts }
     }
 
-    fn bucket(&self, port: u16) -> &SpinLock<Vec<BoundPort<S>>> {
-        &self.buckets[usize::from(port) % BUCKETS]
+    /// The part of a port. That of a number differs from namespace to namespace: servers of many
+    /// namespaces have the same few numbers.
+    fn bucket(&self, (network, port): (u64, u16)) -> &SpinLock<Vec<BoundPort<S>>> {
+        let other = (network.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16;
+        &self.buckets[usize::from(port ^ other) % BUCKETS]
     }
 
     /// Binds a socket to a port. It is found by the port if `socket` is given.
     ///
     /// # Errors
     /// `EADDRINUSE`, `ENOMEM`.
-    pub fn bind(&self, port: u16, binding: Binding, socket: Option<Arc<S>>) -> Result<()> {
-        let mut bucket = self.bucket(port).lock();
-        let taken =
-            |entry: &BoundPort<S>| entry.port == port && (self.conflicts)(&binding, &entry.binding);
+    pub fn bind(
+        &self,
+        network: u64,
+        port: u16,
+        binding: Binding,
+        socket: Option<Arc<S>>,
+    ) -> Result<()> {
+        let place = (network, port);
+        let mut bucket = self.bucket(place).lock();
+        let taken = |entry: &BoundPort<S>| {
+            entry.place == place && (self.conflicts)(&binding, &entry.binding)
+        };
         if bucket.iter().any(taken) {
             return Err(Errno::EADDRINUSE);
         }
-        enter(&mut bucket, port, binding, socket)
+        enter(&mut bucket, place, binding, socket)
     }
 
     /// Binds a socket to a free port of the range, chosen at random, and returns it.
@@ -75,6 +86,7 @@ impl<S> Ports<S> {
     /// `EADDRINUSE` if none is free, `ENOMEM`.
     pub fn bind_any(
         &self,
+        network: u64,
         (low, high): (u16, u16),
         binding: Binding,
         socket: Option<&Arc<S>>,
@@ -85,12 +97,13 @@ impl<S> Ports<S> {
         let start = (random::word() % u64::from(count)) as u32;
         for step in 0..count {
             let port = low + ((start + step) % count) as u16;
-            let mut bucket = self.bucket(port).lock();
+            let place = (network, port);
+            let mut bucket = self.bucket(place).lock();
             let taken = |entry: &BoundPort<S>| {
-                entry.port == port && (self.conflicts)(&alone, &entry.binding)
+                entry.place == place && (self.conflicts)(&alone, &entry.binding)
             };
             if !bucket.iter().any(taken) {
-                enter(&mut bucket, port, binding, socket.cloned())?;
+                enter(&mut bucket, place, binding, socket.cloned())?;
                 return Ok(port);
             }
         }
@@ -105,6 +118,7 @@ impl<S> Ports<S> {
     /// `EADDRNOTAVAIL` if there is none, `ENOMEM`, those of `take`.
     pub fn bind_with(
         &self,
+        network: u64,
         (low, high): (u16, u16),
         binding: Binding,
         mut take: impl FnMut(u16) -> Result<bool>,
@@ -113,15 +127,16 @@ impl<S> Ports<S> {
         let start = (random::word() % u64::from(count)) as u32;
         for step in 0..count {
             let port = low + ((start + step) % count) as u16;
-            let mut bucket = self.bucket(port).lock();
-            if bucket.iter().any(|entry| entry.port == port && !entry.binding.automatic) {
+            let place = (network, port);
+            let mut bucket = self.bucket(place).lock();
+            if bucket.iter().any(|entry| entry.place == place && !entry.binding.automatic) {
                 continue;
             }
             // Room first, because the work of `take` is not undone.
             bucket.make_room(1)?;
             let taken = take(port);
             if matches!(taken, Ok(true)) {
-                enter(&mut bucket, port, binding, None)?;
+                enter(&mut bucket, place, binding, None)?;
                 return Ok(port);
             }
             give_back(&mut bucket);
@@ -134,15 +149,17 @@ impl<S> Ports<S> {
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn share(&self, port: u16, binding: Binding) -> Result<()> {
-        enter(&mut self.bucket(port).lock(), port, binding, None)
+    pub fn share(&self, network: u64, port: u16, binding: Binding) -> Result<()> {
+        let place = (network, port);
+        enter(&mut self.bucket(place).lock(), place, binding, None)
     }
 
     /// Undoes [`bind`](Self::bind), with the same binding and socket.
-    pub fn unbind(&self, port: u16, binding: &Binding, socket: Option<&Arc<S>>) {
+    pub fn unbind(&self, network: u64, port: u16, binding: &Binding, socket: Option<&Arc<S>>) {
         let removed = {
-            let mut bucket = self.bucket(port).lock();
-            leave(&mut bucket, port, binding, socket)
+            let place = (network, port);
+            let mut bucket = self.bucket(place).lock();
+            leave(&mut bucket, place, binding, socket)
         };
         // Outside of the lock: this may be the last reference.
         drop(removed);
@@ -154,21 +171,23 @@ impl<S> Ports<S> {
     /// `EADDRINUSE`, `ENOMEM`; then the old binding stays.
     pub fn rebind(
         &self,
+        network: u64,
         port: u16,
         (old, was_found): (&Binding, bool),
         (new, is_found): (Binding, bool),
         socket: &Arc<S>,
     ) -> Result<()> {
-        let mut bucket = self.bucket(port).lock();
+        let place = (network, port);
+        let mut bucket = self.bucket(place).lock();
         let taken = |entry: &BoundPort<S>| {
             let others = entry.users - usize::from(entry.binding == *old);
-            entry.port == port && others > 0 && (self.conflicts)(&new, &entry.binding)
+            entry.place == place && others > 0 && (self.conflicts)(&new, &entry.binding)
         };
         if bucket.iter().any(taken) {
             return Err(Errno::EADDRINUSE);
         }
-        enter(&mut bucket, port, new, is_found.then(|| Arc::clone(socket)))?;
-        let removed = leave(&mut bucket, port, old, was_found.then_some(socket));
+        enter(&mut bucket, place, new, is_found.then(|| Arc::clone(socket)))?;
+        let removed = leave(&mut bucket, place, old, was_found.then_some(socket));
         drop(bucket);
         drop(removed);
         Ok(())
@@ -181,14 +200,16 @@ impl<S> Ports<S> {
     /// `ENOMEM`; then the old binding stays.
     pub fn change(
         &self,
+        network: u64,
         port: u16,
         old: &Binding,
         new: Binding,
         found: Option<&Arc<S>>,
     ) -> Result<()> {
-        let mut bucket = self.bucket(port).lock();
-        enter(&mut bucket, port, new, found.cloned())?;
-        let removed = leave(&mut bucket, port, old, found);
+        let place = (network, port);
+        let mut bucket = self.bucket(place).lock();
+        enter(&mut bucket, place, new, found.cloned())?;
+        let removed = leave(&mut bucket, place, old, found);
         drop(bucket);
         drop(removed);
         Ok(())
@@ -198,15 +219,17 @@ impl<S> Ports<S> {
     /// `more` adds to the score of a socket, or excludes it; among equals, `choice` decides.
     pub fn find(
         &self,
+        network: u64,
         port: u16,
         to: Address,
         interface: u32,
         choice: u32,
         more: impl Fn(&S) -> Option<u32>,
     ) -> Option<Arc<S>> {
-        let bucket = self.bucket(port).lock();
+        let place = (network, port);
+        let bucket = self.bucket(place).lock();
         let mut best: Option<(u32, &Arc<S>, u32)> = None;
-        for entry in bucket.iter().filter(|entry| entry.port == port) {
+        for entry in bucket.iter().filter(|entry| entry.place == place) {
             let Some(score) = entry.binding.score(to, interface) else { continue };
             for socket in &entry.sockets {
                 let Some(more) = more(socket) else { continue };
@@ -231,13 +254,15 @@ impl<S> Ports<S> {
     /// broadcast packet. `ENOMEM`.
     pub fn find_all(
         &self,
+        network: u64,
         port: u16,
         to: Address,
         interface: u32,
     ) -> Result<SmallVec<[Arc<S>; 2]>> {
-        let bucket = self.bucket(port).lock();
+        let place = (network, port);
+        let bucket = self.bucket(place).lock();
         let mut found = SmallVec::new();
-        for entry in bucket.iter().filter(|entry| entry.port == port) {
+        for entry in bucket.iter().filter(|entry| entry.place == place) {
             if entry.binding.score(to, interface).is_some() {
                 found.make_room(entry.sockets.len())?;
                 found.extend(entry.sockets.iter().cloned());
@@ -246,14 +271,18 @@ impl<S> Ports<S> {
         Ok(found)
     }
 
-    /// Calls `visit` with every socket that is found by its port; without a lock.
+    /// Calls `visit` with every socket of a namespace that is found by its port; without a lock.
     ///
     /// # Errors
     /// `ENOMEM`, those of `visit`.
-    pub fn for_each(&self, mut visit: impl FnMut(&Arc<S>) -> Result<()>) -> Result<()> {
+    pub fn for_each(
+        &self,
+        network: u64,
+        mut visit: impl FnMut(&Arc<S>) -> Result<()>,
+    ) -> Result<()> {
         let mut found = Vec::new();
         for bucket in &self.buckets {
-            for entry in bucket.lock().iter() {
+            for entry in bucket.lock().iter().filter(|entry| entry.place.0 == network) {
                 found.make_room(entry.sockets.len())?;
                 found.extend(entry.sockets.iter().cloned());
             }
@@ -267,11 +296,11 @@ impl<S> Ports<S> {
 
 fn enter<S>(
     bucket: &mut Vec<BoundPort<S>>,
-    port: u16,
+    place: (u64, u16),
     binding: Binding,
     socket: Option<Arc<S>>,
 ) -> Result<()> {
-    let same = |entry: &&mut BoundPort<S>| entry.port == port && entry.binding == binding;
+    let same = |entry: &&mut BoundPort<S>| entry.place == place && entry.binding == binding;
     if let Some(entry) = bucket.iter_mut().find(same) {
         if let Some(socket) = socket {
             growth::push(&mut entry.sockets, socket)?;
@@ -284,17 +313,17 @@ fn enter<S>(
         growth::push(&mut sockets, socket)?;
     }
     bucket.make_room(1)?;
-    bucket.push(BoundPort { port, binding, users: 1, sockets });
+    bucket.push(BoundPort { place, binding, users: 1, sockets });
     Ok(())
 }
 
 fn leave<S>(
     bucket: &mut Vec<BoundPort<S>>,
-    port: u16,
+    place: (u64, u16),
     binding: &Binding,
     socket: Option<&Arc<S>>,
 ) -> Option<Arc<S>> {
-    let at = bucket.iter().position(|entry| entry.port == port && entry.binding == *binding)?;
+    let at = bucket.iter().position(|entry| entry.place == place && entry.binding == *binding)?;
     let entry = &mut bucket[at];
     let place =
         socket.and_then(|socket| entry.sockets.iter().position(|other| Arc::ptr_eq(other, socket)));

@@ -1,7 +1,8 @@
-//! Counts of what the protocols have done since boot, for `/proc/net/snmp`, `snmp6` and `netstat`
+//! Counts of what the protocols have done since the beginning of a network namespace, for `/proc/net/snmp`, `snmp6` and `netstat`
 //! (RFC 4293, RFC 4022, RFC 4113; `include/uapi/linux/snmp.h` of Linux 6.1).
 //!
-//! Each processor has its own, so counting is one addition without a lock. Only what is counted at
+//! Those of the first namespace each processor has for itself, so counting is one addition without a
+//! lock; another one has a single set. `Network::count` and its relatives choose. Only what is counted at
 //! its place is told; names that are not here are left out of the files.
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -111,17 +112,36 @@ impl From<Noted> for TcpCounter {
 const COUNTERS: usize = Counter::DatagramsSent as usize + 1;
 const TCP_COUNTERS: usize = TcpCounter::Challenges as usize + 1;
 
-struct Counts {
+/// A set of counts.
+pub struct Counts {
     /// Of IPv4, and of IPv6.
     ip: [[AtomicU64; COUNTERS]; 2],
     tcp: [AtomicU64; TCP_COUNTERS],
 }
 
+impl Counts {
+    /// Counts of nothing.
+    #[allow(clippy::new_without_default, reason = "a static is made of it")]
+    pub const fn new() -> Counts {
+        Counts {
+            ip: [const { [const { AtomicU64::new(0) }; COUNTERS] }; 2],
+            tcp: [const { AtomicU64::new(0) }; TCP_COUNTERS],
+        }
+    }
+
+    /// The counter of an event of IPv4 or of IPv6.
+    pub fn of(&self, counter: Counter, is_v4: bool) -> &AtomicU64 {
+        &self.ip[usize::from(!is_v4)][counter as usize]
+    }
+
+    /// The counter of an event of TCP.
+    pub fn of_tcp(&self, counter: TcpCounter) -> &AtomicU64 {
+        &self.tcp[counter as usize]
+    }
+}
+
 per_cpu! {
-    static COUNTS: PerCpu<Counts> = PerCpu::new(Counts {
-        ip: [const { [const { AtomicU64::new(0) }; COUNTERS] }; 2],
-        tcp: [const { AtomicU64::new(0) }; TCP_COUNTERS],
-    });
+    static COUNTS: PerCpu<Counts> = PerCpu::new(Counts::new());
 }
 
 /// Adds to a counter. The kernel is not preempted, so a load and a store are enough.
@@ -130,22 +150,16 @@ fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
-/// Counts an event of IPv4 or of IPv6.
+/// Counts an event of IPv4 or of IPv6 in the first namespace.
 #[inline]
 pub fn count(counter: Counter, is_v4: bool) {
-    add(&COUNTS.here().ip[usize::from(!is_v4)][counter as usize], 1);
+    add(COUNTS.here().of(counter, is_v4), 1);
 }
 
-/// Counts an event of TCP.
+/// Counts events of TCP in the first namespace.
 #[inline]
-pub fn count_tcp(counter: TcpCounter) {
-    add(&COUNTS.here().tcp[counter as usize], 1);
-}
-
-/// Counts segments of TCP that are sent.
-#[inline]
-pub fn count_sent(segments: u64) {
-    add(&COUNTS.here().tcp[TcpCounter::Sent as usize], segments);
+pub fn count_tcp(counter: TcpCounter, events: u64) {
+    add(COUNTS.here().of_tcp(counter), events);
 }
 
 fn sum(of: impl Fn(&'static Counts) -> &'static AtomicU64) -> u64 {
@@ -153,12 +167,12 @@ fn sum(of: impl Fn(&'static Counts) -> &'static AtomicU64) -> u64 {
     each.map(|counts| of(counts).load(Ordering::Relaxed)).sum()
 }
 
-/// Returns how often an event of IPv4 or of IPv6 was counted.
+/// Returns how often an event of IPv4 or of IPv6 was counted in the first namespace.
 pub fn total(counter: Counter, is_v4: bool) -> u64 {
-    sum(|counts| &counts.ip[usize::from(!is_v4)][counter as usize])
+    sum(|counts| counts.of(counter, is_v4))
 }
 
-/// Returns how often an event of TCP was counted.
+/// Returns how often an event of TCP was counted in the first namespace.
 pub fn total_tcp(counter: TcpCounter) -> u64 {
-    sum(|counts| &counts.tcp[counter as usize])
+    sum(|counts| counts.of_tcp(counter))
 }

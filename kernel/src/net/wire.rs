@@ -8,9 +8,10 @@ use hayate_ip::header::{self, Extent, Header, Tcp, Udp};
 use hayate_tcp::options::MAXIMUM;
 use hayate_tcp::{Flags, Options, Segment, Seq};
 
+use super::config::Network;
 use super::packet::{Body, Packet, Ports};
 use super::slice::{Payload, Slice};
-use super::statistics::{TcpCounter, count_tcp};
+use super::statistics::TcpCounter;
 
 /// The longest headers: IPv6 with a fragment header, TCP with all options.
 pub const HEADERS: usize = header::LENGTH_V6 + 8 + header::LENGTH_TCP + MAXIMUM;
@@ -102,9 +103,9 @@ fn transport<'a>(packet: &'a Packet, to: &mut [u8]) -> Result<(usize, Option<usi
     }
 }
 
-/// Reads a packet that arrived on an interface. `good`: the device has checked the checksums.
+/// Reads a packet that arrived on an interface of a network namespace. `good`: the device has checked the checksums.
 /// `None`: it has to be dropped. A fragment's body is [`Body::Bytes`].
-pub fn parse(bytes: Payload, interface: u32, good: bool) -> Option<Packet> {
+pub fn parse(network: &Network, bytes: Payload, interface: u32, good: bool) -> Option<Packet> {
     let mut head = [0; header::MOST];
     let count = bytes.read(0, &mut head);
     let (header, Extent { offset, length }) = header::parse(&head[..count], bytes.len())?;
@@ -114,19 +115,24 @@ pub fn parse(bytes: Payload, interface: u32, good: bool) -> Option<Packet> {
     if header.fragment.is_some() {
         return Some(Packet { header, body: Body::Bytes(payload), interface, segment: 0 });
     }
-    let body = parse_transport(&header, payload, good)?;
+    let body = parse_transport(network, &header, payload, good)?;
     Some(Packet { header, body, interface, segment: 0 })
 }
 
 /// Reads the transport protocol of a packet whose body is bytes. `None`: it has to be dropped.
-pub fn parse_body(packet: Packet) -> Option<Packet> {
+pub fn parse_body(network: &Network, packet: Packet) -> Option<Packet> {
     let Packet { header, body: Body::Bytes(payload), interface, .. } = packet else { return None };
-    let body = parse_transport(&header, payload, false)?;
+    let body = parse_transport(network, &header, payload, false)?;
     Some(Packet { header, body, interface, segment: 0 })
 }
 
 /// Reads the header of the transport protocol.
-fn parse_transport(header: &Header, mut payload: Payload, good: bool) -> Option<Body> {
+fn parse_transport(
+    network: &Network,
+    header: &Header,
+    mut payload: Payload,
+    good: bool,
+) -> Option<Body> {
     let mut head = [0; header::LENGTH_TCP + MAXIMUM];
     let count = payload.read(0, &mut head);
     let head = &head[..count];
@@ -152,12 +158,12 @@ fn parse_transport(header: &Header, mut payload: Payload, good: bool) -> Option<
         }
         header::TCP => {
             let Some(tcp) = Tcp::parse(head, payload.len()) else {
-                count_tcp(TcpCounter::Bad);
+                network.count_tcp(TcpCounter::Bad);
                 return None;
             };
             if !good && !summed(&payload) {
-                count_tcp(TcpCounter::Bad);
-                count_tcp(TcpCounter::BadSums);
+                network.count_tcp(TcpCounter::Bad);
+                network.count_tcp(TcpCounter::BadSums);
                 return None;
             }
             let end = header::LENGTH_TCP + tcp.options;

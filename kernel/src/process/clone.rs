@@ -63,8 +63,8 @@ pub struct CloneRequest {
     pub tls: u64,
 }
 
-/// The kinds of namespaces of which there is the first alone, or none.
-const MISSING: u64 = CLONE_NEWCGROUP | CLONE_NEWNET | CLONE_NEWTIME;
+/// The kinds of namespaces of which there is none.
+const MISSING: u64 = CLONE_NEWCGROUP | CLONE_NEWTIME;
 
 impl CloneRequest {
     fn has(&self, flag: u64) -> bool {
@@ -78,8 +78,8 @@ impl CloneRequest {
         ChildNumbers { set: told(CLONE_CHILD_SETTID), clear: told(CLONE_CHILD_CLEARTID) }
     }
 
-    /// Fails with `EINVAL` for invalid combinations, and for what is not implemented: most kinds
-    /// of namespaces, and control groups.
+    /// Fails with `EINVAL` for invalid combinations, and for what is not implemented: two kinds of
+    /// namespaces, and control groups.
     fn check(&self) -> Result<()> {
         let requires = |flag, needed| !self.has(flag) || self.has(needed);
         let bad = !requires(CLONE_THREAD, CLONE_SIGHAND)

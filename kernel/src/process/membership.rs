@@ -18,6 +18,7 @@ use crate::credentials::{Capability, Credentials};
 use crate::ipc::namespace::IpcNamespace;
 use crate::ipc::sysv::shm::Segments;
 use crate::namespace::Handle;
+use crate::net::config::{self, Network};
 use crate::schedule::Execution;
 use crate::user_namespace;
 use crate::vfs::mount::MountNamespace;
@@ -98,6 +99,14 @@ impl Thread {
     /// Its mount namespace. For the current thread.
     pub fn mounts(&self) -> Handle<MountNamespace> {
         self.own_namespaces().map_or_else(|| Namespaces::first().mounts, |own| own.mounts.clone())
+    }
+
+    /// Its network namespace. For the current thread.
+    pub fn network(&self) -> Handle<Network> {
+        if !self.is_apart() {
+            return config::first();
+        }
+        self.own_namespaces().map_or_else(config::first, |own| own.network.clone())
     }
 
     /// Puts it into namespaces; `execution` is its own. For the current thread, and for one that is

@@ -7,8 +7,9 @@
 //! of the word that [`crate::schedule::Execution::bequeaths`] reads anyway, and that there is one
 //! to drop is a mark that the end of a thread reads anyway ([`crate::ipc::sysv::traces`]).
 //!
-//! There are further UTS, IPC, mount and PID namespaces ([`super::identity`],
-//! [`crate::ipc::namespace`], [`crate::vfs::mount`], [`super::pid_namespace`]). Each belongs to the
+//! There are further UTS, IPC, mount, PID and network namespaces ([`super::identity`],
+//! [`crate::ipc::namespace`], [`crate::vfs::mount`], [`super::pid_namespace`],
+//! [`crate::net::config`]). Each belongs to the
 //! user namespace of its maker ([`crate::user_namespace`]), and `CAP_SYS_ADMIN` there makes and
 //! enters one. The user namespace of a thread is in its credentials and not in the set; but a
 //! thread of another one than the first always has a set, and so has every thread of another PID
@@ -20,10 +21,12 @@
 //!
 //! [`Thread::is_apart`]: super::Thread::is_apart
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use hayate_abi::process::{
-    CLONE_NEWIPC, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS, CLONE_SYSVSEM,
+    CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS,
+    CLONE_SYSVSEM,
 };
 use hayate_abi::{Errno, Result};
 
@@ -36,6 +39,7 @@ use crate::credentials::{Capability, Credentials};
 use crate::ipc::namespace as ipc;
 use crate::ipc::namespace::IpcNamespace;
 use crate::namespace::Handle;
+use crate::net::config::{self, Network};
 use crate::vfs::context::FsContext;
 use crate::vfs::mount;
 use crate::vfs::mount::{Location, MountNamespace};
@@ -47,7 +51,7 @@ use crate::vfs::users::{Count, Counted, Holdings, Limit};
 pub const KINDS: u64 = OF_SET | CLONE_NEWUSER;
 
 /// Those that a set has. Its user namespace is in the credentials of a thread.
-const OF_SET: u64 = CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNS | CLONE_NEWPID;
+const OF_SET: u64 = CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET;
 
 /// `/proc/sys/user/max_uts_namespaces`: half as many as there may be threads (`fork_init`).
 pub static MOST_UTS: Limit = Limit::new(|| PID_MAX as usize / 2);
@@ -59,6 +63,9 @@ pub static MOST_MNT: Limit = Limit::new(|| PID_MAX as usize / 2);
 
 /// `/proc/sys/user/max_pid_namespaces`
 pub static MOST_PID: Limit = Limit::new(|| PID_MAX as usize / 2);
+
+/// `/proc/sys/user/max_net_namespaces`
+pub static MOST_NET: Limit = Limit::new(|| PID_MAX as usize / 2);
 
 /// `/proc/sys/user/max_user_namespaces`
 pub static MOST_USER: Limit = Limit::new(|| PID_MAX as usize / 2);
@@ -87,6 +94,8 @@ pub struct Namespaces {
     /// Numbers of the processes that it makes; its own are those of its process
     /// ([`Process::pid_namespace`](super::Process::pid_namespace)).
     pub pids: Handle<PidNamespace>,
+    /// Sockets that it makes are there, and its interfaces are seen.
+    pub network: Handle<Network>,
 }
 
 /// A changed set, and the places of the thread in its mounts, if these are others.
@@ -114,6 +123,7 @@ impl Namespaces {
             ipc: Handle::First(&ipc::FIRST),
             mounts: Handle::First(&mount::FIRST),
             pids: Handle::First(&pid_namespace::FIRST),
+            network: config::first(),
         }
     }
 
@@ -167,6 +177,10 @@ impl Namespaces {
             }
             let counted = count(maker, |user| &user.pid_namespaces, &MOST_PID)?;
             new.pids = pid_namespace::another(&self.pids, owner(), counted)?;
+        }
+        if flags & CLONE_NEWNET != 0 {
+            let counted = count(maker, |user| &user.network_namespaces, &MOST_NET)?;
+            new.network = config::another(owner(), Box::new(counted))?;
         }
         Ok(Renewed { set: new, places })
     }

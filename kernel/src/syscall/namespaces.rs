@@ -52,7 +52,7 @@ pub fn setns(fd: i32, kind: i32) -> Result<()> {
         Namespace::Uts(set.uts),
         Namespace::Ipc(set.ipc),
         Namespace::Pid(other.process.pid_namespace()),
-        Namespace::Network,
+        Namespace::Network(set.network),
     ];
     let chosen: ArrayVec<Namespace, 6> =
         all.into_iter().filter(|one| wanted & one.kind() != 0).collect();
@@ -96,7 +96,7 @@ fn enter(thread: &Thread, chosen: &[Namespace]) -> Result<()> {
                 return Err(Errno::EINVAL);
             }
             Namespace::Pid(pids) => new.pids = pids.clone(),
-            Namespace::Network => {}
+            Namespace::Network(network) => new.network = network.clone(),
         }
     }
     let has = |kind| chosen.iter().any(|namespace| namespace.kind() & kind != 0);

@@ -8,6 +8,7 @@ use hayate_netlink::message::{HEADER, Header, Requests, flag, kind as kinds};
 use hayate_netlink::route::{Link, kind, link};
 use zerocopy::FromBytes;
 
+use crate::net::config;
 use crate::net::netlink::dump::{Dump, List};
 use crate::net::netlink::endpoint::{Datagram, Endpoint};
 use crate::net::netlink::ports;
@@ -26,7 +27,7 @@ fn dump(links: u32) -> Dump {
 
 ktest! {
     fn a_long_dump_comes_in_pieces() {
-        let endpoint = Endpoint::new(0);
+        let endpoint = Endpoint::new(0, config::first());
         check!(endpoint.begin(dump(LINKS)).is_ok());
         check!(endpoint.begin(dump(1)) == Err(Errno::EBUSY));
         let (mut expected, mut pieces, mut is_done) = (1, 0, false);
@@ -55,7 +56,7 @@ ktest! {
 
 ktest! {
     fn a_full_queue_holds_a_dump_up_and_loses_nothing() {
-        let endpoint = Endpoint::new(0);
+        let endpoint = Endpoint::new(0, config::first());
         endpoint.receive_size.store(20_000, core::sync::atomic::Ordering::Relaxed);
         while endpoint.deliver(Datagram::of_kernel(Vec::from([0; 1000]))).is_ok() {}
         check!(endpoint.begin(dump(3)).is_ok());
@@ -74,14 +75,14 @@ ktest! {
 
 ktest! {
     fn ports_are_found_until_their_endpoint_ends() {
-        let (one, other) = (Endpoint::new(0), Endpoint::new(0));
+        let (one, other) = (Endpoint::new(0, config::first()), Endpoint::new(0, config::first()));
         let port = 0x7000_0001;
         check!(ports::bind(&one, port) == Ok(port));
         check!(ports::bind(&other, port) == Err(Errno::EADDRINUSE));
         check!(ports::bind_automatic(&other, port).is_ok_and(|port| (port as i32) < -4096));
-        check!(ports::find(0, port).is_ok());
+        check!(ports::find(&config::FIRST, 0, port).is_ok());
         ports::leave(&one);
-        check!(ports::find(0, port).err() == Some(Errno::ECONNREFUSED));
+        check!(ports::find(&config::FIRST, 0, port).err() == Some(Errno::ECONNREFUSED));
         ports::leave(&other);
     }
 }

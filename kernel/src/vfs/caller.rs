@@ -8,6 +8,8 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::Once;
 
 use crate::credentials::{Capability, Credentials, Id};
+use crate::namespace::Handle;
+use crate::net::config::{self, Network};
 use crate::user_namespace::UserNamespace;
 
 /// The process layer, as seen from here.
@@ -24,6 +26,8 @@ pub struct Caller {
     pub limit: fn(usize) -> u64,
     /// Charges bytes that were read from a device to the calling thread, if there is one.
     pub read_from_device: fn(usize),
+    /// Returns the network namespace of the calling thread.
+    pub network: fn() -> Handle<Network>,
     /// Whether the calling process ends: it waits for nothing that it need not wait for.
     pub is_ending: fn() -> bool,
 }
@@ -84,6 +88,11 @@ pub fn process() -> u32 {
 /// Returns the number of a process as the calling process sees it; 0 if it does not.
 pub fn shown_process(number: u32) -> u32 {
     CALLER.get().map_or(number, |caller| (caller.shown_process)(number))
+}
+
+/// Returns the network namespace of the calling thread; the first in the kernel itself.
+pub fn network() -> Handle<Network> {
+    CALLER.get().map_or_else(config::first, |caller| (caller.network)())
 }
 
 /// Whether the calling process ends; false in the kernel itself.

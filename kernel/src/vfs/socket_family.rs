@@ -12,6 +12,7 @@ use super::inode::{FileKind, Inode};
 use super::mount::Mount;
 use super::open_file::{FileOps, OpenFile};
 use super::registered::Registered;
+use crate::net::config::Network;
 
 static SOCKFS: Lazy<Arc<Mount>> = Lazy::new(|| anonymous::pseudo("sockfs", 0x534f_434b));
 
@@ -29,7 +30,7 @@ pub fn open(ops: Arc<dyn FileOps>, flags: u32, counted: Counted) -> Result<Arc<O
 }
 
 /// Answers a request about a network interface (netdevice(7)).
-type InterfaceRequest = fn(command: u32, at: usize) -> Result<i64>;
+type InterfaceRequest = fn(network: &Network, command: u32, at: usize) -> Result<i64>;
 
 static INTERFACES: Once<InterfaceRequest> = Once::new();
 
@@ -38,10 +39,10 @@ pub fn register_interfaces(request: InterfaceRequest) {
     INTERFACES.call_once(|| request);
 }
 
-/// Answers a request about a network interface, as every socket does, whatever its family:
-/// `ENOTTY` if it is none.
-pub fn interface_request(command: u32, at: usize) -> Result<i64> {
-    INTERFACES.get().map_or(Err(Errno::ENOTTY), |request| request(command, at))
+/// Answers a request about an interface of a network namespace, as every socket there does, whatever
+/// its family: `ENOTTY` if it is none.
+pub fn interface_request(network: &Network, command: u32, at: usize) -> Result<i64> {
+    INTERFACES.get().map_or(Err(Errno::ENOTTY), |request| request(network, command, at))
 }
 
 /// The operations of two sockets that are connected.

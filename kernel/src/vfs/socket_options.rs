@@ -13,6 +13,9 @@ use hayate_machine::user;
 use hayate_machine::user::UserPtr;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::caller;
+use crate::namespace::Handle;
+use crate::net::config::Network;
 use crate::schedule::time;
 
 /// The level of these options.
@@ -120,6 +123,8 @@ pub struct Common {
     cookie: AtomicU64,
     /// The number of its inode; 0 while it has no open file.
     inode: AtomicU64,
+    /// The network namespace that it is in, for its life.
+    network: Handle<Network>,
 }
 
 static COOKIES: AtomicU64 = AtomicU64::new(1);
@@ -136,8 +141,26 @@ pub fn cookie_in(place: &AtomicU64) -> u64 {
     }
 }
 
-impl Default for Common {
-    fn default() -> Self {
+impl Drop for Common {
+    fn drop(&mut self) {
+        if !self.network.is_first() {
+            self.network.sockets.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Common {
+    /// Makes the options of a new socket, which is in the network namespace of its maker.
+    #[allow(clippy::new_without_default, reason = "it asks who makes it")]
+    pub fn new() -> Self {
+        Self::of(&caller::network())
+    }
+
+    /// Makes the options of a new socket that is in a given network namespace.
+    pub fn of(network: &Handle<Network>) -> Self {
+        if !network.is_first() {
+            network.sockets.fetch_add(1, Ordering::Relaxed);
+        }
         Self {
             switches: AtomicU32::new(0),
             receive_timeout: AtomicU64::new(0),
@@ -151,14 +174,14 @@ impl Default for Common {
             peek_offset: AtomicI32::new(-1),
             cookie: AtomicU64::new(0),
             inode: AtomicU64::new(0),
+            network: network.clone(),
         }
     }
-}
 
-impl Common {
-    /// Makes the options of a new socket.
-    pub fn new() -> Self {
-        Self::default()
+    /// Returns the network namespace that it is in.
+    #[inline]
+    pub fn network(&self) -> &Handle<Network> {
+        &self.network
     }
 
     /// Copies the options of a listener to a connection that it accepts.

@@ -84,6 +84,8 @@ pub struct Holdings {
     pub mount_namespaces: Count,
     /// PID namespaces (`user.max_pid_namespaces`).
     pub pid_namespaces: Count,
+    /// Network namespaces (`user.max_net_namespaces`).
+    pub network_namespaces: Count,
     /// User namespaces (`user.max_user_namespaces`).
     pub user_namespaces: Count,
 }

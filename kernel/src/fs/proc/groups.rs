@@ -13,7 +13,7 @@ use hayate_ip::Address;
 
 use super::target::Target;
 use super::text::{line, put};
-use crate::net::config::{self, Interface};
+use crate::net::config::{self, Interface, Network};
 use crate::net::groups::{self, Shown};
 
 /// All hosts of a link.
@@ -39,14 +39,15 @@ fn network_order(address: Address) -> u32 {
 }
 
 /// `igmp`.
-pub fn igmp(_: &Target, out: &mut Vec<u8>) -> Result<()> {
+pub fn igmp(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("Idx\tDevice    : Count Querier\tGroup    Users Timer\tReporter"))?;
-    let list = groups::shown(true)?;
-    let config = config::current();
+    let network = target.network()?;
+    let list = groups::shown(&network, true)?;
+    let config = network.current();
     for interface in config.interfaces.iter().filter(|interface| interface.is_up()) {
         let (index, name) = (interface.index, &interface.name);
         let count = of(&list, interface).count() + 1;
-        let dialect = groups::dialect(index, true);
+        let dialect = groups::dialect(&network, index, true);
         line(out, format_args!("{index}\t{name:<10}: {count:5}      V{dialect}"))?;
         for shown in of(&list, interface) {
             let (running, ticks) = timer(shown);
@@ -77,13 +78,14 @@ fn row_v6(
 }
 
 /// `igmp6`.
-pub fn igmp_v6(_: &Target, out: &mut Vec<u8>) -> Result<()> {
+pub fn igmp_v6(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     /// MAF_TIMER_RUNNING, MAF_LOADED, MAF_NOREPORT.
     const RUNNING: u32 = 1;
     const LOADED: u32 = 4;
     const NO_REPORT: u32 = 8;
-    let list = groups::shown(false)?;
-    let config = config::current();
+    let network = target.network()?;
+    let list = groups::shown(&network, false)?;
+    let config = network.current();
     for interface in config.interfaces.iter().filter(|interface| interface.is_up()) {
         for shown in of(&list, interface) {
             let (running, ticks) = timer(shown);
@@ -106,9 +108,9 @@ pub fn igmp_v6(_: &Target, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// `mcfilter`.
-pub fn filters(_: &Target, out: &mut Vec<u8>) -> Result<()> {
+pub fn filters(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("Idx Device        MCA        SRC    INC    EXC"))?;
-    each_source(true, |interface, group, source, [included, excluded]| {
+    each_source(&*target.network()?, true, |interface, group, source, [included, excluded]| {
         let [group, source] = [group, source].map(|it| it.to_v4().unwrap_or_default());
         put(out, format_args!("{:3} {:>6.6} ", interface.index, interface.name))?;
         line(out, format_args!("0x{group:08x} 0x{source:08x} {included:6} {excluded:6}"))
@@ -116,10 +118,10 @@ pub fn filters(_: &Target, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// `mcfilter6`.
-pub fn filters_v6(_: &Target, out: &mut Vec<u8>) -> Result<()> {
+pub fn filters_v6(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     put(out, format_args!("Idx Device                Multicast Address"))?;
     line(out, format_args!("                   Source Address    INC    EXC"))?;
-    each_source(false, |interface, group, source, [included, excluded]| {
+    each_source(&*target.network()?, false, |interface, group, source, [included, excluded]| {
         put(out, format_args!("{:3} {:>6.6} ", interface.index, interface.name))?;
         let (group, source) = (group.bits(), source.bits());
         line(out, format_args!("{group:032x} {source:032x} {included:6} {excluded:6}"))
@@ -128,11 +130,12 @@ pub fn filters_v6(_: &Target, out: &mut Vec<u8>) -> Result<()> {
 
 /// Calls `row` with each source that sockets name.
 fn each_source(
+    network: &Network,
     is_v4: bool,
     mut row: impl FnMut(&Interface, Address, Address, [u32; 2]) -> Result<()>,
 ) -> Result<()> {
-    let list = groups::shown(is_v4)?;
-    for interface in &config::current().interfaces {
+    let list = groups::shown(network, is_v4)?;
+    for interface in &network.current().interfaces {
         for shown in of(&list, interface) {
             for &(source, counts) in &shown.sources {
                 row(interface, shown.group, source, counts)?;

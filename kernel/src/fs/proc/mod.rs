@@ -20,7 +20,8 @@
 //! | [`text`] | making text, and the numbers in it |
 //! | [`target`] | the process or thread that a file is about |
 //! | [`frames`], [`nvm`], [`hayate`] | `/proc/hayate` |
-//! | [`sockets`], [`network_counts`], [`groups`], [`network`] | `/proc/net` and `/proc/sys/net` |
+//! | [`sockets`], [`network_counts`], [`groups`], [`network`] | `/proc/PID/net` |
+//! | [`network_settings`] | `/proc/sys/net` |
 //! | [`ipc`] | `/proc/sysvipc`, and the settings of message passing |
 //! | [`kmsg`] | the kernel's log |
 //! | [`settings`], [`system`] | `/proc/sys`, the files about the whole system |
@@ -46,6 +47,7 @@ mod kmsg;
 pub mod namespaces;
 mod network;
 mod network_counts;
+mod network_settings;
 mod nvm;
 mod process;
 mod processes;

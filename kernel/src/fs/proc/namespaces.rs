@@ -5,8 +5,7 @@
 //! mount on which it is bound, keeps a namespace that no thread is in. Two processes show the same
 //! number if and only if they share the namespace.
 //!
-//! Of network there is one namespace, the first, with its number on Linux. Kinds that do not exist
-//! (cgroup, time) have no file, as in a kernel built without them. A thread that has ended is in no
+//! Kinds that do not exist (cgroup, time) have no file, as in a kernel built without them. A thread that has ended is in no
 //! namespaces but those of its users (`ENOENT`).
 
 use alloc::format;
@@ -21,12 +20,13 @@ use hayate_machine::user::UserPtr;
 use super::target::Target;
 use super::tree::{Item, What};
 use crate::ipc::namespace::IpcNamespace;
-use crate::namespace::{Handle, first};
+use crate::namespace::Handle;
+use crate::net::config::Network;
 use crate::process::identity::UtsNamespace;
 use crate::process::numbers;
 use crate::process::pid_namespace::PidNamespace;
 use crate::process::thread::current;
-use crate::user_namespace::{self, UserNamespace};
+use crate::user_namespace::UserNamespace;
 use crate::vfs::anonymous;
 use crate::vfs::inode::{Attributes, Change, FileKind, Inode, Metadata};
 use crate::vfs::mount::{Location, Mount, MountNamespace};
@@ -48,8 +48,8 @@ pub enum Namespace {
     Ipc(Handle<IpcNamespace>),
     /// Mounts.
     Mount(Handle<MountNamespace>),
-    /// Network: the first.
-    Network,
+    /// Interfaces, addresses, ports, sockets.
+    Network(Handle<Network>),
     /// Numbers of processes.
     Pid(Handle<PidNamespace>),
     /// Users.
@@ -63,7 +63,7 @@ impl Namespace {
             Namespace::Uts(_) => CLONE_NEWUTS,
             Namespace::Ipc(_) => CLONE_NEWIPC,
             Namespace::Mount(_) => CLONE_NEWNS,
-            Namespace::Network => CLONE_NEWNET,
+            Namespace::Network(_) => CLONE_NEWNET,
             Namespace::Pid(_) => CLONE_NEWPID,
             Namespace::User(_) => CLONE_NEWUSER,
         }
@@ -75,7 +75,7 @@ impl Namespace {
             Namespace::Uts(_) => "uts",
             Namespace::Ipc(_) => "ipc",
             Namespace::Mount(_) => "mnt",
-            Namespace::Network => "net",
+            Namespace::Network(_) => "net",
             Namespace::Pid(_) => "pid",
             Namespace::User(_) => "user",
         }
@@ -86,7 +86,7 @@ impl Namespace {
             Namespace::Uts(uts) => uts.number,
             Namespace::Ipc(ipc) => ipc.number,
             Namespace::Mount(mounts) => mounts.number,
-            Namespace::Network => first::NET,
+            Namespace::Network(network) => network.number,
             Namespace::Pid(pids) => pids.number,
             Namespace::User(user) => user.number,
         }
@@ -100,7 +100,7 @@ impl Namespace {
             Namespace::Ipc(ipc) => Some(ipc.owner.clone()),
             Namespace::Mount(mounts) => Some(mounts.owner.clone()),
             Namespace::Pid(pids) => Some(pids.owner.clone()),
-            Namespace::Network => Some(user_namespace::first()),
+            Namespace::Network(network) => Some(network.owner.clone()),
             Namespace::User(user) => user.parent().cloned(),
         }
     }
@@ -157,7 +157,7 @@ macro_rules! namespace {
 pub static ITEMS: &[Item<Target>] = &[
     namespace!("ipc", |target| Ok(Namespace::Ipc(set(target)?.ipc))),
     namespace!("mnt", |target| Ok(Namespace::Mount(set(target)?.mounts))),
-    namespace!("net", |target| set(target).map(|_| Namespace::Network)),
+    namespace!("net", |target| Ok(Namespace::Network(set(target)?.network))),
     namespace!("pid", |target| Ok(Namespace::Pid(target.process()?.pid_namespace()))),
     namespace!("pid_for_children", |target| {
         // There is none before its first process (`pidns_for_children_get`).

@@ -6,14 +6,16 @@
 //! are not counted are left out.
 
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use hayate_abi::Result;
 use hayate_tcp::{MILLISECOND, RTO_MAX, RTO_MIN};
 
 use super::target::Target;
 use super::text::{line, put};
-use crate::net::statistics::{Counter, TcpCounter, total, total_tcp};
-use crate::net::{datagram, fragments, settings, tcp};
+use crate::net::config::Network;
+use crate::net::statistics::{Counter, TcpCounter};
+use crate::net::{datagram, fragments, tcp};
 use crate::vfs::socket_count::{ALL, Kind, alive};
 
 /// Bytes of a page, in which memory is told.
@@ -29,15 +31,17 @@ fn pair(out: &mut Vec<u8>, title: &str, values: &[(&str, u64)]) -> Result<()> {
 }
 
 /// `snmp`.
-pub fn snmp(_: &Target, out: &mut Vec<u8>) -> Result<()> {
-    let v4 = |counter| total(counter, true);
+pub fn snmp(target: &Target, out: &mut Vec<u8>) -> Result<()> {
+    let network = target.network()?;
+    let v4 = |counter| network.total(counter, true);
+    let tcp = |counter| network.total_tcp(counter);
     pair(
         out,
         "Ip",
         &[
             // This machine is no router: notForwarding (RFC 4293).
             ("Forwarding", 2),
-            ("DefaultTTL", settings::default_ttl().into()),
+            ("DefaultTTL", network.settings.default_ttl().into()),
             ("InReceives", v4(Counter::Received)),
             ("InAddrErrors", v4(Counter::Strangers)),
             ("InUnknownProtos", v4(Counter::UnknownProtocols)),
@@ -62,17 +66,17 @@ pub fn snmp(_: &Target, out: &mut Vec<u8>) -> Result<()> {
             ("RtoAlgorithm", 1),
             ("RtoMin", RTO_MIN / MILLISECOND),
             ("RtoMax", RTO_MAX / MILLISECOND),
-            ("ActiveOpens", total_tcp(TcpCounter::Called)),
-            ("PassiveOpens", total_tcp(TcpCounter::Taken)),
-            ("AttemptFails", total_tcp(TcpCounter::Failed)),
-            ("EstabResets", total_tcp(TcpCounter::Broken)),
-            ("CurrEstab", tcp::counts()?.established as u64),
-            ("InSegs", total_tcp(TcpCounter::Received)),
-            ("OutSegs", total_tcp(TcpCounter::Sent)),
-            ("RetransSegs", sent_again()),
-            ("InErrs", total_tcp(TcpCounter::Bad)),
-            ("OutRsts", total_tcp(TcpCounter::Resets)),
-            ("InCsumErrors", total_tcp(TcpCounter::BadSums)),
+            ("ActiveOpens", tcp(TcpCounter::Called)),
+            ("PassiveOpens", tcp(TcpCounter::Taken)),
+            ("AttemptFails", tcp(TcpCounter::Failed)),
+            ("EstabResets", tcp(TcpCounter::Broken)),
+            ("CurrEstab", tcp::counts(&network)?.established as u64),
+            ("InSegs", tcp(TcpCounter::Received)),
+            ("OutSegs", tcp(TcpCounter::Sent)),
+            ("RetransSegs", sent_again(&network)),
+            ("InErrs", tcp(TcpCounter::Bad)),
+            ("OutRsts", tcp(TcpCounter::Resets)),
+            ("InCsumErrors", tcp(TcpCounter::BadSums)),
         ],
     )?;
     pair(
@@ -89,15 +93,16 @@ pub fn snmp(_: &Target, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Segments that were sent again.
-fn sent_again() -> u64 {
+fn sent_again(network: &Network) -> u64 {
     [TcpCounter::SentAgain, TcpCounter::SentAgainSlowly, TcpCounter::SynsSentAgain]
-        .map(total_tcp)
+        .map(|counter| network.total_tcp(counter))
         .iter()
         .sum()
 }
 
 /// `netstat`. There is no line `IpExt`: of its events none is counted.
-pub fn netstat(_: &Target, out: &mut Vec<u8>) -> Result<()> {
+pub fn netstat(target: &Target, out: &mut Vec<u8>) -> Result<()> {
+    let network = target.network()?;
     let names = [
         ("SyncookiesSent", TcpCounter::CookiesSent),
         ("SyncookiesRecv", TcpCounter::CookiesTaken),
@@ -115,11 +120,12 @@ pub fn netstat(_: &Target, out: &mut Vec<u8>) -> Result<()> {
         ("TCPKeepAlive", TcpCounter::KeepAlives),
         ("TCPWinProbe", TcpCounter::WindowProbes),
     ];
-    pair(out, "TcpExt", &names.map(|(name, counter)| (name, total_tcp(counter))))
+    pair(out, "TcpExt", &names.map(|(name, counter)| (name, network.total_tcp(counter))))
 }
 
 /// `snmp6`.
-pub fn snmp_v6(_: &Target, out: &mut Vec<u8>) -> Result<()> {
+pub fn snmp_v6(target: &Target, out: &mut Vec<u8>) -> Result<()> {
+    let network = target.network()?;
     let rows = [
         ("Ip6InReceives", Counter::Received),
         ("Ip6InAddrErrors", Counter::Strangers),
@@ -136,15 +142,18 @@ pub fn snmp_v6(_: &Target, out: &mut Vec<u8>) -> Result<()> {
         ("Udp6RcvbufErrors", Counter::DatagramsDropped),
     ];
     rows.into_iter().try_for_each(|(name, counter)| {
-        line(out, format_args!("{name:<32}\t{}", total(counter, false)))
+        line(out, format_args!("{name:<32}\t{}", network.total(counter, false)))
     })
 }
 
 /// How many datagram sockets of a table have a port, of IPv4 and of IPv6, and the memory of what
 /// waits in them.
-fn bound(table: &crate::net::ports::Ports<datagram::Socket>) -> Result<([usize; 2], usize)> {
+fn bound(
+    network: &Network,
+    table: &crate::net::ports::Ports<datagram::Socket>,
+) -> Result<([usize; 2], usize)> {
     let (mut counts, mut memory) = ([0; 2], 0);
-    table.for_each(|socket| {
+    table.for_each(network.key, |socket| {
         let shown = socket.shown();
         counts[usize::from(shown.v6)] += 1;
         memory += shown.receiving;
@@ -153,30 +162,35 @@ fn bound(table: &crate::net::ports::Ports<datagram::Socket>) -> Result<([usize; 
     Ok((counts, memory))
 }
 
-/// `sockstat`. Memory is that of the bytes in queues, in pages; that of fragments in bytes.
-pub fn sockstat(_: &Target, out: &mut Vec<u8>) -> Result<()> {
-    let used: usize = ALL.iter().map(|&kind| alive(kind)).sum();
+/// `sockstat`. Sockets that are used in the first namespace are those of all. Memory is that of the bytes in queues, in pages; that of fragments in bytes.
+pub fn sockstat(target: &Target, out: &mut Vec<u8>) -> Result<()> {
+    let network = target.network()?;
+    let used = match network.is_first() {
+        true => ALL.iter().map(|&kind| alive(kind)).sum(),
+        false => network.sockets.load(Ordering::Relaxed),
+    };
     line(out, format_args!("sockets: used {used}"))?;
-    let streams = tcp::counts()?;
+    let streams = tcp::counts(&network)?;
     put(out, format_args!("TCP: inuse {} orphan {} ", streams.in_use[0], streams.orphans))?;
     let made = alive(Kind::Tcp) + alive(Kind::TcpV6);
     let pages = streams.bytes.div_ceil(PAGE);
     line(out, format_args!("tw {} alloc {made} mem {pages}", streams.remnants))?;
-    let (counts, memory) = bound(&datagram::UDP)?;
+    let (counts, memory) = bound(&network, &datagram::UDP)?;
     line(out, format_args!("UDP: inuse {} mem {}", counts[0], memory.div_ceil(PAGE)))?;
-    line(out, format_args!("RAW: inuse {}", bound(&datagram::RAW)?.0[0]))?;
-    let (incomplete, memory) = fragments::incomplete();
+    line(out, format_args!("RAW: inuse {}", bound(&network, &datagram::RAW)?.0[0]))?;
+    let (incomplete, memory) = fragments::incomplete(&network);
     line(out, format_args!("FRAG: inuse {incomplete} memory {memory}"))
 }
 
 /// `sockstat6`.
-pub fn sockstat_v6(_: &Target, out: &mut Vec<u8>) -> Result<()> {
-    line(out, format_args!("TCP6: inuse {}", tcp::counts()?.in_use[1]))?;
-    line(out, format_args!("UDP6: inuse {}", bound(&datagram::UDP)?.0[1]))?;
-    line(out, format_args!("RAW6: inuse {}", bound(&datagram::RAW)?.0[1]))
+pub fn sockstat_v6(target: &Target, out: &mut Vec<u8>) -> Result<()> {
+    let network = target.network()?;
+    line(out, format_args!("TCP6: inuse {}", tcp::counts(&network)?.in_use[1]))?;
+    line(out, format_args!("UDP6: inuse {}", bound(&network, &datagram::UDP)?.0[1]))?;
+    line(out, format_args!("RAW6: inuse {}", bound(&network, &datagram::RAW)?.0[1]))
 }
 
-/// `protocols`: size and number of the sockets of each. Memory is not accounted by protocol, and so
+/// `protocols`: size and number of the sockets of each, in all namespaces. Memory is not accounted by protocol, and so
 /// never under pressure. Which calls a protocol of Linux has is not told.
 pub fn protocols(_: &Target, out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("protocol  size sockets  memory press maxhdr  slab module"))?;

@@ -10,7 +10,7 @@ use hayate_bpf::seccomp::Actions;
 
 use super::fresh;
 use super::ipc;
-use super::network;
+use super::network_settings;
 use super::text::{line, line_of, put};
 use super::tree::{Item, What};
 use crate::credentials::Capability;
@@ -29,7 +29,7 @@ use crate::vfs::{dnotify, file_count, lease, reclaim};
 pub static ITEMS: &[Item<()>] = &[
     Item { name: "fs", what: What::Directory(FS) },
     Item { name: "kernel", what: What::Directory(KERNEL) },
-    Item { name: "net", what: What::Directory(NET) },
+    Item { name: "net", what: What::Listing(&network_settings::Settings) },
     Item { name: "user", what: What::Directory(USER) },
     Item { name: "vm", what: What::Directory(VM) },
 ];
@@ -236,24 +236,6 @@ static RANDOM: &[Item<()>] = &[
     Item { name: "uuid", what: What::Text(|(), out| uuid(out, random_bytes())) },
 ];
 
-static NET: &[Item<()>] = &[
-    Item { name: "core", what: What::Directory(NET_CORE) },
-    Item { name: "ipv4", what: What::Directory(network::IPV4) },
-    Item { name: "ipv6", what: What::Directory(network::IPV6) },
-    Item { name: "unix", what: What::Directory(NET_UNIX) },
-];
-
-static NET_CORE: &[Item<()>] = &[
-    constant!("rmem_default", crate::vfs::socket_options::RECEIVE_DEFAULT),
-    constant!("rmem_max", crate::vfs::socket_options::RECEIVE_DEFAULT),
-    Item { name: "somaxconn", what: What::Setting(network::backlog, network::set_backlog) },
-    constant!("wmem_default", crate::vfs::socket_options::SEND_DEFAULT),
-    constant!("wmem_max", crate::vfs::socket_options::SEND_DEFAULT),
-];
-
-static NET_UNIX: &[Item<()>] =
-    &[constant!("max_dgram_qlen", crate::ipc::unix::endpoint::QUEUE_DATAGRAMS)];
-
 /// How many namespaces of a kind a user may make: for the administrator of resources alone
 /// (`set_permissions`, kernel/ucount.c).
 fn most_namespaces(text: &[u8]) -> Result<usize> {
@@ -265,6 +247,7 @@ fn most_namespaces(text: &[u8]) -> Result<usize> {
 static USER: &[Item<()>] = &[
     limit!("max_ipc_namespaces", namespaces::MOST_IPC, most_namespaces),
     limit!("max_mnt_namespaces", namespaces::MOST_MNT, most_namespaces),
+    limit!("max_net_namespaces", namespaces::MOST_NET, most_namespaces),
     limit!("max_user_namespaces", namespaces::MOST_USER, most_namespaces),
     limit!("max_pid_namespaces", namespaces::MOST_PID, most_namespaces),
     limit!("max_uts_namespaces", namespaces::MOST_UTS, most_namespaces),

@@ -21,6 +21,7 @@ use super::text::{TICK_NS, bytes, line, put};
 use super::tree::Write;
 use crate::ipc::unix::address::Name;
 use crate::ipc::unix::endpoint;
+use crate::net::config::Network;
 use crate::net::netlink::ports;
 use crate::net::packet_socket::tap;
 use crate::net::ports::Ports;
@@ -69,22 +70,22 @@ fn pad(out: &mut Vec<u8>, start: usize, width: usize) -> Result<()> {
 }
 
 /// `tcp`.
-pub fn tcp_v4(_: &Target, out: &mut Vec<u8>) -> Result<()> {
+pub fn tcp_v4(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
     put(out, format_args!("  sl  local_address rem_address   {TITLES}"))?;
     pad(out, start, TCP_WIDTH)?;
-    streams(out, false)
+    streams(&*target.network()?, out, false)
 }
 
 /// `tcp6`.
-pub fn tcp_v6(_: &Target, out: &mut Vec<u8>) -> Result<()> {
+pub fn tcp_v6(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("  sl  {NAMES_V6}{TITLES}"))?;
-    streams(out, true)
+    streams(&*target.network()?, out, true)
 }
 
-fn streams(out: &mut Vec<u8>, v6: bool) -> Result<()> {
+fn streams(network: &Network, out: &mut Vec<u8>, v6: bool) -> Result<()> {
     let (now, mut slot) = (monotonic_ns(), 0);
-    tcp::for_each_shown(|shown, _| {
+    tcp::for_each_shown(network, |shown, _| {
         if shown.v6 != v6 {
             return Ok(());
         }
@@ -116,9 +117,10 @@ fn stream(out: &mut Vec<u8>, slot: usize, now: u64, shown: &tcp::Shown) -> Resul
     Ok(())
 }
 
-/// Writes a table of datagram sockets: of which version, its titles, the widths of the slot's
-/// number and of a line.
+/// Writes a table of datagram sockets of a process's namespace: of which version, its titles, the
+/// widths of the slot's number and of a line.
 fn datagrams(
+    target: &Target,
     out: &mut Vec<u8>,
     table: &Ports<datagram::Socket>,
     v6: bool,
@@ -129,7 +131,7 @@ fn datagrams(
     put(out, format_args!("{titles}{TITLES} ref pointer drops"))?;
     pad(out, start, width)?;
     let mut slot = 0;
-    table.for_each(|socket| {
+    table.for_each(target.network()?.key, |socket| {
         let shown = socket.shown();
         // One that is being closed has no port any more.
         if shown.v6 != v6 || shown.local.port == 0 {
@@ -155,26 +157,40 @@ const TITLES_V6: &str =
     "  sl  local_address                         remote_address                        ";
 
 /// `udp`, `udp6`, `raw`, `raw6`, `icmp` and `icmp6`.
-pub const UDP: Write<Target> = |_, out| {
-    datagrams(out, &datagram::UDP, false, "   sl  local_address rem_address   ", (5, UDP_WIDTH))
+pub const UDP: Write<Target> = |target, out| {
+    datagrams(
+        target,
+        out,
+        &datagram::UDP,
+        false,
+        "   sl  local_address rem_address   ",
+        (5, UDP_WIDTH),
+    )
 };
 /// See [`UDP`].
-pub const UDP_V6: Write<Target> = |_, out| datagrams(out, &datagram::UDP, true, TITLES_V6, (5, 0));
+pub const UDP_V6: Write<Target> =
+    |target, out| datagrams(target, out, &datagram::UDP, true, TITLES_V6, (5, 0));
 /// See [`UDP`].
-pub const RAW: Write<Target> = |_, out| datagrams(out, &datagram::RAW, false, NAMES_V4, (4, 0));
+pub const RAW: Write<Target> =
+    |target, out| datagrams(target, out, &datagram::RAW, false, NAMES_V4, (4, 0));
 /// See [`UDP`].
-pub const RAW_V6: Write<Target> = |_, out| datagrams(out, &datagram::RAW, true, TITLES_V6, (5, 0));
+pub const RAW_V6: Write<Target> =
+    |target, out| datagrams(target, out, &datagram::RAW, true, TITLES_V6, (5, 0));
 /// See [`UDP`].
 pub const ICMP: Write<Target> =
-    |_, out| datagrams(out, &datagram::ECHO, false, NAMES_V4, (5, UDP_WIDTH));
+    |target, out| datagrams(target, out, &datagram::ECHO, false, NAMES_V4, (5, UDP_WIDTH));
 /// See [`UDP`].
 pub const ICMP_V6: Write<Target> =
-    |_, out| datagrams(out, &datagram::ECHO, true, TITLES_V6, (5, 0));
+    |target, out| datagrams(target, out, &datagram::ECHO, true, TITLES_V6, (5, 0));
 
 /// `unix`.
-pub fn unix(_: &Target, out: &mut Vec<u8>) -> Result<()> {
+pub fn unix(target: &Target, out: &mut Vec<u8>) -> Result<()> {
+    let network = target.network()?;
     line(out, format_args!("Num       RefCount Protocol Flags    Type St Inode Path"))?;
     endpoint::ALL.for_each(|endpoint| {
+        if endpoint.network.key != network.key {
+            return Ok(());
+        }
         let shown = endpoint.shown();
         let inode = endpoint.inode.load(Ordering::Relaxed);
         let references = Arc::strong_count(endpoint).saturating_sub(1);
@@ -212,10 +228,10 @@ pub fn unix(_: &Target, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// `packet`.
-pub fn packet(_: &Target, out: &mut Vec<u8>) -> Result<()> {
+pub fn packet(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("{:<17}RefCnt Type Proto  Iface R Rmem   User   Inode", "sk"))?;
     let mut outcome = Ok(());
-    tap::for_each(|endpoint| {
+    tap::for_each(target.network()?.key, |endpoint| {
         let kind = if endpoint.cooked { kinds::DATAGRAM } else { kinds::RAW };
         let (interface, protocol) = endpoint.bound();
         let (running, memory) = (u8::from(protocol != 0), endpoint.charge());
@@ -236,10 +252,10 @@ pub fn packet(_: &Target, out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// `netlink`.
-pub fn netlink(_: &Target, out: &mut Vec<u8>) -> Result<()> {
+pub fn netlink(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     put(out, format_args!("sk               Eth Pid        Groups   Rmem     Wmem     "))?;
     line(out, format_args!("Dump  Locks    Drops    Inode"))?;
-    ports::for_each(|endpoint| {
+    ports::for_each(&*target.network()?, |endpoint| {
         let (memory, is_dumping) = endpoint.shown();
         let protocol = endpoint.protocol;
         let (port, groups) = (endpoint.port().unwrap_or(0), endpoint.groups() as u32);

@@ -9,6 +9,7 @@ use super::tree::Subject;
 use crate::credentials::Credentials;
 use crate::memory::Space;
 use crate::namespace::Handle;
+use crate::net::config::Network;
 use crate::process::access;
 use crate::process::access::Ids;
 use crate::process::pid_namespace::PidNamespace;
@@ -66,6 +67,11 @@ impl Target {
     /// Its space; `None` if it has none any more.
     pub fn space(&self) -> Option<Arc<Space>> {
         self.thread().ok().and_then(|thread| thread.space())
+    }
+
+    /// The network namespace that it is in; ESRCH or ENOENT if it has ended.
+    pub fn network(&self) -> Result<Handle<Network>> {
+        self.thread()?.namespaces().map(|set| set.network).ok_or(Errno::ENOENT)
     }
 
     /// PTRACE_MODE_READ of ptrace(2), "Ptrace access mode checking". Fails with EACCES.

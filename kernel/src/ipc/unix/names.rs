@@ -9,10 +9,15 @@ use hayate_machine::sync::SpinLock;
 
 use super::address::Name;
 use super::endpoint::Endpoint;
+use crate::net::config::Network;
 use crate::vfs::inode::Inode;
 
+/// Endpoints by the names that they have in a network namespace (unix(7)).
+type Abstracts = BTreeMap<Vec<u8>, Weak<Endpoint>>;
+
 struct Table {
-    abstracts: BTreeMap<Vec<u8>, Weak<Endpoint>>,
+    /// By the keys of network namespaces; none is empty.
+    abstracts: BTreeMap<u64, Abstracts>,
     /// By the address of the socket's inode, which the entry keeps alive.
     paths: BTreeMap<usize, (Arc<dyn Inode>, Weak<Endpoint>)>,
     next_automatic: u32,
@@ -25,13 +30,22 @@ fn identity(inode: &Arc<dyn Inode>) -> usize {
     Arc::as_ptr(inode).cast::<()>() as usize
 }
 
-/// Gives an endpoint a name in the abstract name space; EADDRINUSE when it is taken.
+impl Table {
+    fn find(&self, network: u64, name: &[u8]) -> Option<&Weak<Endpoint>> {
+        self.abstracts.get(&network)?.get(name)
+    }
+}
+
+/// Gives an endpoint a name in the abstract name space of its network namespace; EADDRINUSE when it
+/// is taken.
 pub fn bind_abstract(name: &[u8], endpoint: &Arc<Endpoint>) -> Result<()> {
+    let network = endpoint.network.key;
     let mut table = TABLE.lock();
-    if table.abstracts.get(name).is_some_and(|held| held.strong_count() > 0) {
+    if table.find(network, name).is_some_and(|held| held.strong_count() > 0) {
         return Err(Errno::EADDRINUSE);
     }
-    table.abstracts.insert(name.to_vec(), Arc::downgrade(endpoint));
+    let abstracts = table.abstracts.entry(network).or_default();
+    abstracts.insert(name.to_vec(), Arc::downgrade(endpoint));
     Ok(())
 }
 
@@ -42,8 +56,9 @@ pub fn bind_automatic(endpoint: &Arc<Endpoint>) -> Result<Name> {
         let number = table.next_automatic & 0xf_ffff;
         table.next_automatic = number + 1;
         let name = alloc::format!("{number:05x}").into_bytes();
-        if !table.abstracts.contains_key(&name) {
-            table.abstracts.insert(name.clone(), Arc::downgrade(endpoint));
+        if table.find(endpoint.network.key, &name).is_none() {
+            let abstracts = table.abstracts.entry(endpoint.network.key).or_default();
+            abstracts.insert(name.clone(), Arc::downgrade(endpoint));
             return Ok(Name::Abstract(name));
         }
     }
@@ -57,10 +72,11 @@ pub fn bind_inode(inode: Arc<dyn Inode>, endpoint: &Arc<Endpoint>) {
     drop(old);
 }
 
-/// Returns the endpoint with an abstract name; ECONNREFUSED when there is none.
-pub fn find_abstract(name: &[u8]) -> Result<Arc<Endpoint>> {
+/// Returns the endpoint with an abstract name in a network namespace; ECONNREFUSED when there is
+/// none.
+pub fn find_abstract(network: &Network, name: &[u8]) -> Result<Arc<Endpoint>> {
     let table = TABLE.lock();
-    table.abstracts.get(name).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)
+    table.find(network.key, name).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)
 }
 
 /// Returns the endpoint that is bound to a socket node; ECONNREFUSED when it is gone.
@@ -74,18 +90,24 @@ pub fn find_inode(inode: &Arc<dyn Inode>) -> Result<Arc<Endpoint>> {
 pub fn owns(name: &Name, endpoint: &Endpoint) -> bool {
     let Name::Abstract(name) = name else { return false };
     let table = TABLE.lock();
-    table.abstracts.get(name).is_some_and(|held| core::ptr::eq(held.as_ptr(), endpoint))
+    let held = table.find(endpoint.network.key, name);
+    held.is_some_and(|held| core::ptr::eq(held.as_ptr(), endpoint))
 }
 
-/// Removes a name from the table when its endpoint is closed. The node in the file system stays, as
+/// Removes a name of a network namespace from the table when its endpoint is closed. The node in the file system stays, as
 /// on Linux.
-pub fn release(name: &Name, inode: Option<Arc<dyn Inode>>) {
+pub fn release(network: &Network, name: &Name, inode: Option<Arc<dyn Inode>>) {
     let mut held = None;
     {
         let mut table = TABLE.lock();
         match (name, &inode) {
             (Name::Abstract(name), _) => {
-                table.abstracts.remove(name);
+                if let Some(abstracts) = table.abstracts.get_mut(&network.key) {
+                    abstracts.remove(name);
+                    if abstracts.is_empty() {
+                        table.abstracts.remove(&network.key);
+                    }
+                }
             }
             (Name::Path(_), Some(inode)) => held = table.paths.remove(&identity(inode)),
             (Name::Path(_), None) => {}

@@ -70,7 +70,8 @@ pub struct Incoming {
 impl Socket {
     /// Makes a socket for this endpoint.
     pub fn new(endpoint: Arc<Endpoint>) -> Arc<Self> {
-        Arc::new(Self { endpoint, common: Common::new() })
+        let common = Common::of(&endpoint.network);
+        Arc::new(Self { endpoint, common })
     }
 
     /// Returns its endpoint.
@@ -347,7 +348,13 @@ impl FileOps for Socket {
                 return Err(Errno::EOPNOTSUPP);
             }
             SIOCATMARK => usize::from(self.endpoint.is_at_mark()),
-            _ => return socket_family::interface_request(command, arg as usize),
+            _ => {
+                return socket_family::interface_request(
+                    self.common.network(),
+                    command,
+                    arg as usize,
+                );
+            }
         };
         let number = number.min(i32::MAX as usize) as i32;
         UserPtr::<i32>::new(arg as usize).write(&number)?;

@@ -17,9 +17,10 @@ use hayate_ip::source_filter::{Mode, Refused, SourceFilter};
 
 use super::Socket;
 use super::joined::Joined;
+use crate::net::config::Network;
+use crate::net::groups;
 use crate::net::ip_options::{SOL_IP, SOL_IPV6, Wishes, ip, ipv6};
 use crate::net::packet::Packet;
-use crate::net::{config, groups, settings};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::vfs::socket_options::{OptionOutput, OptionValue};
@@ -138,8 +139,8 @@ impl Named {
     }
 
     /// The interface (`ip_mc_find_dev`, `ip6_mc_find_dev_rtnl`).
-    fn interface(&self) -> Option<u32> {
-        let config = config::current();
+    fn interface(&self, network: &Network) -> Option<u32> {
+        let config = network.current();
         if self.index != 0 {
             return config.interface(self.index).map(|interface| interface.index);
         }
@@ -179,7 +180,7 @@ impl Socket {
     /// Joins a group (`__ip_mc_join_group`, `__ipv6_sock_mc_join`).
     fn join(&self, v4: bool, mut named: Named, mode: Mode) -> Result<()> {
         named.check(v4)?;
-        let interface = named.interface();
+        let interface = named.interface(self.network());
         if v4 {
             named.index = interface.ok_or(Errno::ENODEV)?;
         }
@@ -194,7 +195,7 @@ impl Socket {
         let interface = interface.ok_or(Errno::ENODEV)?;
         own.make_room(1)?;
         let filter = SourceFilter::empty(mode);
-        groups::change(named.group, interface, None, &filter)?;
+        groups::change(self.network(), named.group, interface, None, &filter)?;
         own.push(Joined { group: named.group, interface, local: named.local, filter });
         Ok(())
     }
@@ -203,7 +204,7 @@ impl Socket {
     fn leave(&self, v4: bool, mut named: Named) -> Result<()> {
         if v4 {
             // Linux does not look whether it is a group.
-            let interface = named.interface();
+            let interface = named.interface(self.network());
             if interface.is_none() && named.index == 0 && named.local.is_any() {
                 return Err(Errno::ENODEV);
             }
@@ -218,7 +219,7 @@ impl Socket {
         let mut own = self.groups.lock();
         let place = own.iter().rposition(is_it).ok_or(Errno::EADDRNOTAVAIL)?;
         let left = own.remove(place);
-        groups::leave(left.group, left.interface, &left.filter);
+        groups::leave(self.network(), left.group, left.interface, &left.filter);
         Ok(())
     }
 
@@ -228,7 +229,9 @@ impl Socket {
         if left.is_empty() {
             return;
         }
-        left.iter().for_each(|left| groups::leave(left.group, left.interface, &left.filter));
+        for left in &left {
+            groups::leave(self.network(), left.group, left.interface, &left.filter);
+        }
         groups::tell();
     }
 
@@ -251,7 +254,7 @@ impl Socket {
                 Err(error) => return Err(error),
             }
         }
-        let interface = named.interface().ok_or(Errno::ENODEV)?;
+        let interface = named.interface(self.network()).ok_or(Errno::ENODEV)?;
         if v4 {
             named.index = interface;
         }
@@ -273,22 +276,24 @@ impl Socket {
         let joined = own.iter_mut().rev().find(|joined| named.is(joined)).ok_or(Errno::EINVAL)?;
         if joined.filter.has_to_turn(mode).map_err(errno)? {
             // Also if the change fails then.
-            joined.replace(SourceFilter::empty(mode))?;
+            joined.replace(self.network(), SourceFilter::empty(mode))?;
         }
         if adds {
-            let most = settings::most_sources(named.group.is_v4()) as usize;
-            joined.replace(joined.filter.with(source, most).map_err(errno)?)?;
+            let settings = &self.network().settings;
+            let most = settings.most_sources(named.group.is_v4()) as usize;
+            let filter = joined.filter.with(source, most).map_err(errno)?;
+            joined.replace(self.network(), filter)?;
             return Ok(false);
         }
         match joined.filter.without(source).map_err(errno)? {
-            Some(filter) => joined.replace(filter).map(|()| false),
+            Some(filter) => joined.replace(self.network(), filter).map(|()| false),
             None => Ok(true),
         }
     }
 
     /// IP_MSFILTER: `struct ip_msfilter`.
     fn set_filter_v4(&self, value: OptionValue) -> Result<()> {
-        let most = settings::most_sources(true);
+        let most = self.network().settings.most_sources(true);
         let (bytes, count) = filter_bytes(value, SOURCES_V4, MODE_V4 + 4, 4, most)?;
         let local = address_v4(&bytes, 4);
         let named = Named { group: address_v4(&bytes, 0), index: 0, local };
@@ -298,7 +303,7 @@ impl Socket {
 
     /// MCAST_MSFILTER: `struct group_filter`.
     fn set_filter(&self, v4: bool, value: OptionValue) -> Result<()> {
-        let most = settings::most_sources(v4);
+        let most = self.network().settings.most_sources(v4);
         let (bytes, count) = filter_bytes(value, SOURCES, MODE + 4, STORAGE, most)?;
         let (is_family, named) = Named::in_storage(&bytes, v4);
         // IPv6 looks at no family here (`ip6_mc_msfilter`).
@@ -322,7 +327,7 @@ impl Socket {
     ) -> Result<()> {
         named.check(v4)?;
         let mode = mode_of(mode)?;
-        let interface = named.interface().ok_or(Errno::ENODEV)?;
+        let interface = named.interface(self.network()).ok_or(Errno::ENODEV)?;
         if v4 {
             named.index = interface;
         }
@@ -332,7 +337,7 @@ impl Socket {
         let mut own = self.groups.lock();
         let is_it = |joined: &&mut Joined| joined.is(named.group, named.index);
         let joined = own.iter_mut().rev().find(is_it).ok_or(Errno::EINVAL)?;
-        joined.replace(SourceFilter::new(mode, sources))
+        joined.replace(self.network(), SourceFilter::new(mode, sources))
     }
 
     /// IP_MSFILTER: tells the filter of a group (`ip_mc_msfget`).
@@ -341,7 +346,7 @@ impl Socket {
         let local = address_v4(&head, 4);
         let named = Named { group: address_v4(&head, 0), index: 0, local };
         named.check(true)?;
-        let interface = named.interface().ok_or(Errno::ENODEV)?;
+        let interface = named.interface(self.network()).ok_or(Errno::ENODEV)?;
         let (mode, sources) = self.filter_of(named.group, interface)?;
         let told = sources.len().min(number(&head, MODE_V4 + 4) as usize);
         head[MODE_V4..MODE_V4 + 4].copy_from_slice(&number_of(mode).to_ne_bytes());
@@ -405,13 +410,15 @@ impl Socket {
                 joined.group == to && (joined.interface == interface || !to.is_v4())
             };
             if let Some(joined) = own.iter().rev().find(is_it) {
+                let network = self.network();
                 return joined.filter.allows(source)
-                    && (joined.interface == interface || groups::allows(to, interface, source));
+                    && (joined.interface == interface
+                        || groups::allows(network, to, interface, source));
             }
         }
         // IP_MULTICAST_ALL: every group that a socket of this machine has joined (ip(7)).
         let all = self.options.lock().wishes.contains(Wishes::MULTICAST_ALL);
-        all && groups::allows(to, interface, source)
+        all && groups::allows(self.network(), to, interface, source)
     }
 }
 

@@ -8,29 +8,30 @@ use hayate_ip::header::{self, Header};
 use hayate_ip::{Address, SocketAddress};
 
 use super::{Failure, ORIGIN_ICMP, ORIGIN_ICMP_V6, ORIGIN_LOCAL, Protocol, Received, Socket};
+use crate::net::config::Network;
 use crate::net::filter::View;
 use crate::net::ip_options::{Discovery, Wishes};
 use crate::net::packet::{Body, Packet, Ports};
 use crate::net::ports::Ports as Table;
 use crate::net::slice::Payload;
-use crate::net::statistics::{Counter, count};
-use crate::net::wire;
-use crate::net::{config, path_mtu};
+use crate::net::statistics::Counter;
+use crate::net::{path_mtu, wire};
 use crate::reclaim::growth::Grow;
 use crate::schedule::time;
 use crate::vfs::poll::Events;
 
 /// Gives a UDP datagram to the sockets that want it, one of which may take its payload. Returns
 /// whether there is one.
-pub fn receive_udp(packet: &mut Packet) -> bool {
+pub fn receive_udp(network: &Network, packet: &mut Packet) -> bool {
     let Body::Udp(ports, payload) = &mut packet.body else { return false };
     let to = packet.header.destination;
-    if to.is_multicast() || config::current().is_broadcast(to) {
-        receive_by_all(*ports, packet);
+    if to.is_multicast() || network.current().is_broadcast(to) {
+        receive_by_all(network, *ports, packet);
         return true;
     }
     let from = SocketAddress::new(packet.header.source, ports.source);
-    let found = find(&super::UDP, ports.destination, to, from, packet.interface);
+    let place = (network.key, ports.destination);
+    let found = find(&super::UDP, place, to, from, packet.interface);
     let Some(socket) = found else { return false };
     if packet.segment == 0 && !socket.filter.is_set() {
         let payload = core::mem::take(payload);
@@ -44,32 +45,34 @@ pub fn receive_udp(packet: &mut Packet) -> bool {
 }
 
 /// Gives the answer to an echo request to the socket with its identifier.
-pub fn receive_echo_reply(packet: &Packet, identifier: u16, payload: &Payload) {
+pub fn receive_echo_reply(network: &Network, packet: &Packet, identifier: u16, payload: &Payload) {
     let from = SocketAddress::new(packet.header.source, 0);
     let to = packet.header.destination;
-    if let Some(socket) = find(&super::ECHO, identifier, to, from, packet.interface) {
+    let place = (network.key, identifier);
+    if let Some(socket) = find(&super::ECHO, place, to, from, packet.interface) {
         socket.arrive_filtered(packet, from, payload);
     }
 }
 
-/// Finds the socket of a table that a datagram to a port and an address goes to; one that is
-/// connected to its sender is preferred.
+/// Finds the socket of a table that a datagram to a port and an address goes to, in the namespace
+/// with the key `network`; one that is connected to its sender is preferred.
 pub fn find(
     table: &Table<Socket>,
-    port: u16,
+    (network, port): (u64, u16),
     to: Address,
     from: SocketAddress,
     interface: u32,
 ) -> Option<Arc<Socket>> {
     let choice = u32::from(from.port) ^ from.address.bits() as u32;
-    table.find(port, to, interface, choice, |socket| socket.accepts(from))
+    table.find(network, port, to, interface, choice, |socket| socket.accepts(from))
 }
 
-fn receive_by_all(ports: Ports, packet: &Packet) {
+fn receive_by_all(network: &Network, ports: Ports, packet: &Packet) {
     let Body::Udp(_, payload) = &packet.body else { return };
     let to = packet.header.destination;
     let from = SocketAddress::new(packet.header.source, ports.source);
-    let Ok(sockets) = super::UDP.find_all(ports.destination, to, packet.interface) else { return };
+    let (key, port) = (network.key, ports.destination);
+    let Ok(sockets) = super::UDP.find_all(key, port, to, packet.interface) else { return };
     for socket in sockets {
         if socket.accepts(from).is_some() && socket.listens_to(to, packet) {
             socket.arrive_filtered(packet, from, payload);
@@ -99,15 +102,15 @@ pub struct Reported<'a> {
     pub payload: &'a Payload,
 }
 
-/// Tells the socket that sent a packet of an error.
-pub fn failed(reported: &Reported<'_>) {
+/// Tells the socket of a namespace that sent a packet of an error.
+pub fn failed(network: &Network, reported: &Reported<'_>) {
     let table = match reported.protocol {
         Protocol::Udp => &super::UDP,
         Protocol::Echo => &super::ECHO,
-        Protocol::Raw(number) => return super::failed_raw(number, reported),
+        Protocol::Raw(number) => return super::failed_raw(network, number, reported),
     };
     let (from, to) = (reported.from, reported.to);
-    if let Some(socket) = find(table, from.port, from.address, to, 0) {
+    if let Some(socket) = find(table, (network.key, from.port), from.address, to, 0) {
         socket.fail(reported);
     }
 }
@@ -217,7 +220,7 @@ impl Socket {
             if full || queue.no_receive || queue.datagrams.make_room(1).is_err() {
                 queue.dropped = queue.dropped.saturating_add(1);
                 if self.protocol == Protocol::Udp {
-                    count(Counter::DatagramsDropped, header.destination.is_v4());
+                    self.network().count(Counter::DatagramsDropped, header.destination.is_v4());
                 }
                 return;
             }
@@ -246,9 +249,10 @@ impl Socket {
                 0 if to.is_link_local() => reported.interface,
                 link => link,
             };
-            if let Ok(path) = config::current().path(to, interface) {
+            let network = self.network();
+            if let Ok(path) = network.current().path(to, interface) {
                 let (_, _, bytes) = reported.icmp;
-                path_mtu::told(&path, to, bytes);
+                path_mtu::told(network, &path, to, bytes);
             }
         }
         let wants = discovery != Discovery::Dont;

@@ -6,6 +6,7 @@ use hayate_abi::{Errno, Result};
 use hayate_ip::Address;
 use hayate_ip::source_filter::SourceFilter;
 
+use crate::net::config::Network;
 use crate::net::groups;
 
 /// A group that a socket has joined.
@@ -27,8 +28,8 @@ impl Joined {
     ///
     /// # Errors
     /// `ENOBUFS`; it has the old one then.
-    pub(super) fn replace(&mut self, filter: SourceFilter) -> Result<()> {
-        groups::change(self.group, self.interface, Some(&self.filter), &filter)
+    pub(super) fn replace(&mut self, network: &Network, filter: SourceFilter) -> Result<()> {
+        groups::change(network, self.group, self.interface, Some(&self.filter), &filter)
             .map_err(|_| Errno::ENOBUFS)?;
         self.filter = filter;
         Ok(())

@@ -36,7 +36,7 @@ use hayate_machine::sync::SpinLock;
 use hayate_machine::user::UserPtr;
 use hayate_netlink::diag::{InetDetails, Memory, option};
 
-use super::config::Path;
+use super::config::{Network, Path};
 use super::filter::Filter;
 use super::ip_options::{IpOptions, Wishes};
 use super::level::Level;
@@ -44,6 +44,7 @@ use super::memory::{self, Charge};
 use super::ports::Ports;
 use super::slice::Payload;
 use super::stamp::Stamp;
+use crate::namespace::Handle;
 use crate::schedule::{Mutex, WaitQueue};
 use crate::vfs::caller;
 use crate::vfs::fasync::{Interest, Signals};
@@ -323,6 +324,12 @@ impl Socket {
         })
     }
 
+    /// Its network namespace.
+    #[inline]
+    fn network(&self) -> &Handle<Network> {
+        self.common.network()
+    }
+
     fn ports(&self) -> &'static Ports<Socket> {
         match self.protocol {
             Protocol::Udp => &UDP,
@@ -444,8 +451,10 @@ impl FileOps for Socket {
             FIONREAD => self.queue.lock().datagrams.front().map_or(0, |first| first.payload.len()),
             // Datagrams leave at once.
             TIOCOUTQ => 0,
-            _ if self.v6 => return super::ioctl::interface_v6(command, arg as usize),
-            _ => return super::ioctl::interface(command, arg as usize),
+            _ if self.v6 => {
+                return super::ioctl::interface_v6(self.network(), command, arg as usize);
+            }
+            _ => return super::ioctl::interface(self.network(), command, arg as usize),
         };
         UserPtr::<i32>::new(arg as usize).write(&(number as i32))?;
         Ok(0)

@@ -9,10 +9,8 @@ use hayate_ip::{Address, SocketAddress};
 
 use super::{Protocol, Setup, Socket};
 use crate::credentials::Capability;
-use crate::net::config;
 use crate::net::config::Path;
 use crate::net::ip_options::Wishes;
-use crate::net::settings;
 use crate::vfs::caller;
 use crate::vfs::poll::Events;
 use crate::vfs::socket_options::Switches;
@@ -61,17 +59,19 @@ impl Socket {
         if self.v6 && wanted.address.is_v4() && wishes.contains(Wishes::ONLY_V6) {
             return Err(Errno::EINVAL);
         }
-        self.level.bind_on_link(wanted, |wanted| {
-            let config = config::current();
+        self.level.bind_on_link(self.network(), wanted, |wanted| {
+            let network = self.network();
+            let config = network.current();
             let known = wanted.address.is_any()
-                || config.is_local_on(wanted)
+                || config.takes(wanted)
                 || wanted.address.is_multicast()
                 || config.is_broadcast(wanted.address);
             if !known && !wishes.may_bind_foreign() {
                 return Err(Errno::EADDRNOTAVAIL);
             }
-            if self.protocol == Protocol::Udp && settings::is_privileged(wanted.port) {
-                caller::require(Capability::NetBindService).map_err(|_| Errno::EACCES)?;
+            if self.protocol == Protocol::Udp && network.settings.is_privileged(wanted.port) {
+                caller::require_in(&network.owner, Capability::NetBindService)
+                    .map_err(|_| Errno::EACCES)?;
             }
             self.take_name(wanted, wishes)?;
             self.setup.lock().is_foreign = !known;
@@ -121,10 +121,12 @@ impl Socket {
     pub(super) fn enter_port(&self, setup: &mut Setup, address: Address, port: u16) -> Result<()> {
         let me = self.me.upgrade().ok_or(Errno::EINVAL)?;
         let binding = self.binding(address);
+        let network = self.network();
         let port = if port == 0 {
-            self.ports().bind_any(settings::port_range(), binding, Some(&me))?
+            let range = network.settings.port_range();
+            self.ports().bind_any(network.key, range, binding, Some(&me))?
         } else {
-            self.ports().bind(port, binding, Some(me))?;
+            self.ports().bind(network.key, port, binding, Some(me))?;
             port
         };
         setup.local = SocketAddress::new(address, port);
@@ -149,7 +151,7 @@ impl Socket {
     pub(super) fn unbind(&self, setup: &mut Setup) {
         let Some(binding) = setup.binding.take() else { return };
         let me = self.me.upgrade();
-        self.ports().unbind(setup.local.port, &binding, me.as_ref());
+        self.ports().unbind(self.network().key, setup.local.port, &binding, me.as_ref());
         setup.local.port = 0;
     }
 
@@ -158,7 +160,8 @@ impl Socket {
         let (Some(me), Some(old)) = (self.me.upgrade(), setup.binding) else { return Ok(()) };
         let new = Binding { address, ..old };
         if new != old {
-            self.ports().rebind(setup.local.port, (&old, true), (new, true), &me)?;
+            let (network, port) = (self.network().key, setup.local.port);
+            self.ports().rebind(network, port, (&old, true), (new, true), &me)?;
             setup.binding = Some(new);
         }
         setup.local.address = address;
@@ -176,7 +179,7 @@ impl Socket {
         let Some(old) = setup.binding else { return Ok(()) };
         let new = Binding { only_v6: old.only_v6, ..self.binding(old.address) };
         if new != old {
-            self.ports().change(setup.local.port, &old, new, Some(&me))?;
+            self.ports().change(self.network().key, setup.local.port, &old, new, Some(&me))?;
             setup.binding = Some(new);
             setup.path = None;
         }
@@ -200,7 +203,7 @@ impl Socket {
         // The wildcard address is this machine (`ip4_datagram_connect`).
         let path = self.path(&setup, to)?;
         if setup.is_foreign {
-            self.options.lock().wishes.check_source(setup.local.address)?;
+            self.options.lock().wishes.check_source(self.network(), setup.local.address)?;
         }
         if to.address.is_any() {
             to.address = path.next_hop;
@@ -215,7 +218,7 @@ impl Socket {
         if !setup.address_given {
             self.move_to(&mut setup, path.source)?;
         }
-        setup.path = Some((config::generation(), path));
+        setup.path = Some((self.network().generation(), path));
         drop(setup);
         *self.remote.lock() = Some(to);
         Ok(())
@@ -262,7 +265,7 @@ impl Socket {
         if interface == 0 {
             interface = to.scope;
         }
-        let path = config::current().path(to.address, interface)?;
+        let path = self.network().current().path(to.address, interface)?;
         // A socket that is bound to an address of the other version reaches nothing.
         if !setup.local.address.is_any() && setup.local.address.is_v4() != path.source.is_v4() {
             return Err(Errno::ENETUNREACH);

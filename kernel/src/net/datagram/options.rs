@@ -10,7 +10,7 @@ use super::groups::{self, MCAST_MSFILTER};
 use super::raw_options::{CHECKSUM, SOL_ICMP_V6, SOL_RAW};
 use super::{Protocol, Socket};
 use crate::net::ip_options::{self, SOL_IP, SOL_IPV6, ip, ipv6};
-use crate::net::{config, path_mtu};
+use crate::net::path_mtu;
 use crate::vfs::poll::Events;
 use crate::vfs::socket::{
     AddressBytes, Directions, IncomingMessage, OutgoingMessage, SocketOps, kinds,
@@ -103,7 +103,8 @@ impl SocketOps for Socket {
                 Ok(())
             }
             (SOL_IP, ip::HDRINCL) if self.is_raw() => {
-                self.raw.include_header(ip_options::read(level, option, value)? != 0);
+                self.raw
+                    .include_header(ip_options::read(self.network(), level, option, value)? != 0);
                 Ok(())
             }
             (SOL_RAW | SOL_ICMP_V6, _) | (SOL_IPV6, CHECKSUM) if self.is_raw() => {
@@ -115,17 +116,17 @@ impl SocketOps for Socket {
                 self.set_group(level, option, value)
             }
             (SOL_IPV6, ipv6::V6ONLY) => {
-                let value = ip_options::read(level, option, value)?;
+                let value = ip_options::read(self.network(), level, option, value)?;
                 // Only before the socket is bound (`do_ipv6_setsockopt`).
                 let setup = self.setup.lock();
                 if setup.local.port != 0 {
                     return Err(Errno::EINVAL);
                 }
-                self.options.lock().set(level, option, value).map(drop)
+                self.options.lock().set(self.network(), level, option, value).map(drop)
             }
             (SOL_IP | SOL_IPV6, _) => {
-                let value = ip_options::read(level, option, value)?;
-                if !self.options.lock().set(level, option, value)? {
+                let value = ip_options::read(self.network(), level, option, value)?;
+                if !self.options.lock().set(self.network(), level, option, value)? {
                     return Err(Errno::ENOPROTOOPT);
                 }
                 if (level, option) == (SOL_IP, ip::TOS) {
@@ -141,7 +142,8 @@ impl SocketOps for Socket {
             }
             (SOL_SOCKET, _) => match self.filter.set(option, value) {
                 Err(Errno::ENOPROTOOPT) => {
-                    self.level.set_with(option, value, || self.binding_changed())
+                    let changed = || self.binding_changed();
+                    self.level.set_with(self.network(), option, value, changed)
                 }
                 outcome => outcome,
             },
@@ -175,11 +177,13 @@ impl SocketOps for Socket {
                 ip_options::write_mtu(level, option, mtu, out)
             }
             (SOL_IP | SOL_IPV6, _) => {
-                let value = self.options.lock().get(level, option).ok_or(Errno::ENOPROTOOPT)?;
+                let settings = &self.network().settings;
+                let value = self.options.lock().get(settings, level, option);
+                let value = value.ok_or(Errno::ENOPROTOOPT)?;
                 ip_options::write(level, value, out)
             }
             (SOL_SOCKET, _) => match self.filter.get(option, out) {
-                Err(Errno::ENOPROTOOPT) => self.level.get(option, out),
+                Err(Errno::ENOPROTOOPT) => self.level.get(self.network(), option, out),
                 outcome => outcome,
             },
             _ if self.v6 => Err(Errno::ENOPROTOOPT),
@@ -229,7 +233,7 @@ impl Socket {
     /// IP_MULTICAST_IF: an address, `struct ip_mreq` or `ip_mreqn`.
     fn set_multicast_interface(&self, value: OptionValue) -> Result<()> {
         let mut bytes = [0; 12];
-        let config = config::current();
+        let config = self.network().current();
         let bytes = value.bytes(&mut bytes)?;
         let word = |at: usize| bytes.get(at..at + 4).and_then(|word| word.first_chunk::<4>());
         let (address, index) = match bytes.len() {
@@ -255,7 +259,7 @@ impl Socket {
     /// Returns the IPv4 address of the interface for multicast packets.
     fn multicast_address(&self) -> u32 {
         let index = self.options.lock().multicast_interface;
-        let config = config::current();
+        let config = self.network().current();
         let mut of_index = config.addresses.iter().filter(|own| own.interface == index);
         of_index.find_map(|own| own.address.to_v4()).unwrap_or(0)
     }

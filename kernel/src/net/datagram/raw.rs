@@ -21,6 +21,7 @@ use hayate_ip::{Address, SocketAddress};
 
 use super::raw_options::{CHECKSUM, FILTER, SOL_ICMP_V6, SOL_RAW};
 use super::{Protocol, Reported, Socket};
+use crate::net::config::Network;
 use crate::net::filter::View;
 use crate::net::packet::{Body, Packet};
 use crate::net::slice::Payload;
@@ -31,7 +32,7 @@ use crate::vfs::socket_options::{OptionOutput, OptionValue};
 /// The least header that a program writes.
 const HEADER: usize = header::LENGTH_V4;
 
-/// The number of raw sockets.
+/// The number of raw sockets in all network namespaces.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 impl Socket {
@@ -227,15 +228,16 @@ fn is_sum_good(header: &Header, body: &Payload) -> bool {
 }
 
 /// Gives a packet to the raw sockets of its protocol. Returns whether one of them matches.
-pub fn receive_raw(packet: &Packet) -> bool {
-    COUNT.load(Ordering::Relaxed) != 0 && give(packet)
+pub fn receive_raw(network: &Network, packet: &Packet) -> bool {
+    COUNT.load(Ordering::Relaxed) != 0 && give(network, packet)
 }
 
-fn give(packet: &Packet) -> bool {
+fn give(network: &Network, packet: &Packet) -> bool {
     let to = packet.header.destination;
     let from = SocketAddress::new(packet.header.source, 0);
     let number = u16::from(packet.protocol());
-    let Ok(sockets) = super::RAW.find_all(number, to, packet.interface) else { return false };
+    let found = super::RAW.find_all(network.key, number, to, packet.interface);
+    let Ok(sockets) = found else { return false };
     if sockets.is_empty() {
         return false;
     }
@@ -278,12 +280,13 @@ fn emit_once<'a>(
 }
 
 /// Tells the raw sockets that may have sent a packet of an error.
-pub fn failed_raw(number: u8, reported: &Reported<'_>) {
+pub fn failed_raw(network: &Network, number: u8, reported: &Reported<'_>) {
     if COUNT.load(Ordering::Relaxed) == 0 {
         return;
     }
     let (from, to) = (reported.from.address, SocketAddress { port: 0, ..reported.to });
-    let Ok(sockets) = super::RAW.find_all(u16::from(number), from, 0) else { return };
+    let found = super::RAW.find_all(network.key, u16::from(number), from, 0);
+    let Ok(sockets) = found else { return };
     for socket in sockets {
         if socket.v6 != from.is_v4() && socket.accepts(to).is_some() {
             socket.fail(reported);

@@ -9,7 +9,7 @@ use hayate_ip::SocketAddress;
 use super::control::{report, report_failure, report_path_mtu};
 use super::{Failure, ORIGIN_LOCAL, Protocol, Queue, Received, Socket};
 use crate::net::ip_options::Wishes;
-use crate::net::statistics::{Counter, count};
+use crate::net::statistics::Counter;
 use crate::vfs::socket::{AddressBytes, Attempt, IncomingMessage, flags, message_at, until};
 use crate::vfs::socket_options::Buffer;
 use crate::vfs::transfer::Output;
@@ -56,7 +56,7 @@ impl Socket {
         }
         self.common.note_read(if how & flags::TRUNC != 0 { full } else { wanted }, false);
         if self.protocol == Protocol::Udp {
-            count(Counter::DatagramsRead, datagram.to.is_v4());
+            self.network().count(Counter::DatagramsRead, datagram.to.is_v4());
         }
         let truncated = if wanted < full { flags::TRUNC } else { 0 };
         self.describe(&datagram, (wanted, full), truncated, drops)

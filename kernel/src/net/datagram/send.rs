@@ -15,7 +15,7 @@ use crate::net::ip_options::{Discovery, IpOptions, Wishes};
 use crate::net::memory::{self, Charge};
 use crate::net::packet::{Body, Packet, Ports};
 use crate::net::slice::Payload;
-use crate::net::statistics::{Counter, count};
+use crate::net::statistics::Counter;
 use crate::net::{echo, output, path_mtu};
 use crate::schedule::MutexGuard;
 use crate::vfs::socket::{OutgoingMessage, flags};
@@ -97,14 +97,13 @@ impl Socket {
         connected: bool,
         marks: &Marks,
     ) -> Result<(Path, SocketAddress)> {
+        let newest = self.network().generation();
         let path = match &setup.path {
-            Some((generation, path)) if connected && *generation == config::generation() => {
-                path.clone()
-            }
+            Some((generation, path)) if connected && *generation == newest => path.clone(),
             _ => {
                 let path = self.path(setup, SocketAddress { scope: marks.interface(to), ..to })?;
                 if connected {
-                    setup.path = Some((config::generation(), path.clone()));
+                    setup.path = Some((newest, path.clone()));
                 }
                 path
             }
@@ -118,14 +117,14 @@ impl Socket {
         self.bind_automatically(setup)?;
         let mut local = setup.local;
         if let Some(source) = marks.source {
-            if !config::current().is_local(source) {
+            if !self.network().current().is_local(source) {
                 return Err(Errno::ENETUNREACH);
             }
             local.address = source;
         } else if local.address.is_any() || local.address.is_multicast() {
             local.address = path.source;
         } else if setup.is_foreign {
-            self.options.lock().wishes.check_source(local.address)?;
+            self.options.lock().wishes.check_source(self.network(), local.address)?;
         }
         Ok((path, local))
     }
@@ -232,7 +231,7 @@ impl Socket {
         let destination = if to.address.is_any() { path.next_hop } else { to.address };
         let options = *self.options.lock();
         let multicast = destination.is_multicast();
-        let (ttl, tos) = options.marks(destination.is_v4(), multicast);
+        let (ttl, tos) = options.marks(&self.network().settings, destination.is_v4(), multicast);
         let header = Header {
             source: local.address,
             destination,
@@ -264,7 +263,7 @@ impl Socket {
         let is_udp = self.protocol == Protocol::Udp;
         output::send_within(path, packet, mtu)?;
         if is_udp {
-            count(Counter::DatagramsSent, destination.is_v4());
+            self.network().count(Counter::DatagramsSent, destination.is_v4());
         }
         Ok(())
     }
@@ -338,7 +337,7 @@ impl Socket {
     /// Gives this machine's sockets a multicast packet that leaves it (IP_MULTICAST_LOOP).
     /// `ENOMEM`.
     fn loop_back(&self, path: &Path, packet: &Packet) -> Result<()> {
-        if let Some(lo) = config::current().interface(config::LOOPBACK) {
+        if let Some(lo) = self.network().current().interface(config::LOOPBACK) {
             let body = match &packet.body {
                 Body::Udp(ports, payload) => Body::Udp(*ports, payload.share()?),
                 Body::Bytes(payload) => Body::Bytes(payload.share()?),

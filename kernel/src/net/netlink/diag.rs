@@ -15,6 +15,7 @@ use super::asking::{Asking, Outcome};
 use super::dump::{Dump, List};
 use super::provider::provider;
 use crate::credentials::Capability;
+use crate::net::config::Network;
 use crate::vfs::caller;
 
 const UNIX: u8 = 1;
@@ -39,15 +40,15 @@ pub fn handle(asking: &Asking<'_>, request: &Request<'_>) -> Result<Outcome> {
 }
 
 fn internet(asking: &Asking<'_>, request: &Request<'_>) -> Result<Outcome> {
+    let network = &*asking.endpoint.network;
     let asked = InetAsked::read(request).ok_or(Errno::EINVAL)?;
     if request.header.kind == DESTROY {
-        let may = || caller::require(Capability::NetAdmin);
-        return provider()?.destroy(&asked, may).map(|()| Outcome::Done);
+        return provider()?.destroy(network, &asked, require_administrator).map(|()| Outcome::Done);
     }
-    let is_administrator = caller::has(Capability::NetAdmin);
+    let is_administrator = require_administrator(network).is_ok();
     let extent = Extent::of(&asked, is_administrator);
     if !is_dump(request) {
-        let socket = provider()?.socket(&asked)?;
+        let socket = provider()?.socket(network, &asked)?;
         let header = asking.header(request, BY_FAMILY, 0);
         asking.answer(ANSWER, |writer| socket.write(writer, header, extent))?;
         return Ok(Outcome::Done);
@@ -60,7 +61,13 @@ fn internet(asking: &Asking<'_>, request: &Request<'_>) -> Result<Outcome> {
         })?,
         None => Filter::default(),
     };
-    begin(asking, request, List::Sockets(provider()?.sockets(&asked, &filter)?, extent))
+    let sockets = provider()?.sockets(network, &asked, &filter)?;
+    begin(asking, request, List::Sockets(sockets, extent))
+}
+
+/// Checks the right to administer a network namespace (`netlink_net_capable`): EPERM.
+fn require_administrator(network: &Network) -> Result<()> {
+    caller::require_in(&network.owner, Capability::NetAdmin)
 }
 
 fn unix_domain(asking: &Asking<'_>, request: &Request<'_>) -> Result<Outcome> {
@@ -71,13 +78,15 @@ fn unix_domain(asking: &Asking<'_>, request: &Request<'_>) -> Result<Outcome> {
     if asked.protocol != 0 {
         return Err(Errno::EINVAL);
     }
+    let network = &*asking.endpoint.network;
     if is_dump(request) {
-        return begin(asking, request, List::UnixSockets(provider()?.unix_sockets(&asked)?));
+        let sockets = provider()?.unix_sockets(network, &asked)?;
+        return begin(asking, request, List::UnixSockets(sockets));
     }
     if asked.inode == 0 {
         return Err(Errno::EINVAL);
     }
-    let socket = provider()?.unix_socket(&asked)?;
+    let socket = provider()?.unix_socket(network, &asked)?;
     let header = asking.header(request, BY_FAMILY, 0);
     asking.answer(ANSWER, |writer| socket.write(writer, header))?;
     Ok(Outcome::Done)

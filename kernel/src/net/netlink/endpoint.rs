@@ -10,6 +10,8 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
 use super::dump::Dump;
+use crate::namespace::Handle;
+use crate::net::config::Network;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::schedule::WaitQueue;
@@ -95,6 +97,8 @@ pub struct Endpoint {
     pub signals: Signals,
     /// The protocol of netlink.
     pub protocol: i32,
+    /// Its network namespace.
+    pub network: Handle<Network>,
     /// The number of its inode.
     pub inode: AtomicU64,
     /// The counts of the user who made it; `None` for the superuser, who is not bounded.
@@ -104,7 +108,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Makes an endpoint without a port.
-    pub fn new(protocol: i32) -> Arc<Self> {
+    pub fn new(protocol: i32, network: Handle<Network>) -> Arc<Self> {
         Arc::new(Self {
             state: SpinLock::new(State::default()),
             receive_size: AtomicUsize::new(RECEIVE_DEFAULT),
@@ -112,6 +116,7 @@ impl Endpoint {
             senders: WaitQueue::new(),
             signals: Signals::new(),
             protocol,
+            network,
             inode: AtomicU64::new(0),
             user: users::limited(caller::identity().uid),
             _counted: Counted::new(Kind::Netlink),

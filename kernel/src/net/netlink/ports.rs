@@ -10,12 +10,15 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
 use super::endpoint::{Datagram, Endpoint};
+use crate::net::config::Network;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 
+type Place = (u64, i32, u32);
+
 struct Table {
-    /// By their protocols and ports.
-    endpoints: BTreeMap<(i32, u32), Weak<Endpoint>>,
+    /// By the keys of their network namespaces, their protocols and ports.
+    endpoints: BTreeMap<Place, Weak<Endpoint>>,
     /// Where the search for a port that is no process's begins.
     next: u32,
 }
@@ -54,7 +57,7 @@ impl Table {
         if let Some(own) = endpoint.port() {
             return Ok(own);
         }
-        let place = (endpoint.protocol, port);
+        let place = (endpoint.network.key, endpoint.protocol, port);
         if self.endpoints.get(&place).is_some_and(|held| held.strong_count() > 0) {
             return Err(Errno::EADDRINUSE);
         }
@@ -68,7 +71,7 @@ pub fn leave(endpoint: &Arc<Endpoint>) {
     let Some(port) = endpoint.port() else { return };
     let mut table = PORTS.lock();
     let is_own = |held: &Weak<Endpoint>| core::ptr::eq(held.as_ptr(), Arc::as_ptr(endpoint));
-    let place = (endpoint.protocol, port);
+    let place = (endpoint.network.key, endpoint.protocol, port);
     if table.endpoints.get(&place).is_some_and(is_own) {
         table.endpoints.remove(&place);
     }
@@ -84,30 +87,45 @@ pub fn is_heard(group: u32) -> bool {
     HEARD.load(Ordering::Relaxed) >> group.wrapping_sub(1).min(63) & 1 != 0
 }
 
-/// Finds the endpoint of a protocol with a port: ECONNREFUSED.
-pub fn find(protocol: i32, port: u32) -> Result<Arc<Endpoint>> {
-    PORTS.lock().endpoints.get(&(protocol, port)).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)
+/// Finds the endpoint of a namespace and a protocol with a port: ECONNREFUSED.
+pub fn find(network: &Network, protocol: i32, port: u32) -> Result<Arc<Endpoint>> {
+    let place = (network.key, protocol, port);
+    PORTS.lock().endpoints.get(&place).and_then(Weak::upgrade).ok_or(Errno::ECONNREFUSED)
 }
 
-/// Calls `visit` with each endpoint that has a port; without a lock.
+/// The places of a namespace.
+fn of(network: &Network) -> core::ops::RangeInclusive<Place> {
+    (network.key, i32::MIN, 0)..=(network.key, i32::MAX, u32::MAX)
+}
+
+/// Calls `visit` with each endpoint of a namespace that has a port; without a lock.
 ///
 /// # Errors
 /// `ENOMEM`, those of `visit`.
-pub fn for_each(visit: impl FnMut(&Arc<Endpoint>) -> Result<()>) -> Result<()> {
+pub fn for_each(network: &Network, visit: impl FnMut(&Arc<Endpoint>) -> Result<()>) -> Result<()> {
     let mut found = Vec::new();
     {
         let table = PORTS.lock();
-        found.make_room(table.endpoints.len())?;
-        found.extend(table.endpoints.values().filter_map(Weak::upgrade));
+        let own = || table.endpoints.range(of(network));
+        found.make_room(own().count())?;
+        found.extend(own().filter_map(|(_, endpoint)| endpoint.upgrade()));
     }
     found.iter().try_for_each(visit)
 }
 
-/// Delivers a message to all of a protocol that hear a group, but not to the sender's port. An endpoint without
-/// room learns that it lost one.
-pub fn broadcast(protocol: i32, bytes: &[u8], group: u32, sender: Ucred, port: u32) {
+/// Delivers a message to all of a namespace and a protocol that hear a group, but not to the
+/// sender's port. An endpoint without room learns that it lost one.
+pub fn broadcast(
+    network: &Network,
+    protocol: i32,
+    bytes: &[u8],
+    group: u32,
+    sender: Ucred,
+    port: u32,
+) {
     let mut hearing = Vec::new();
-    for endpoint in PORTS.lock().endpoints.values().filter_map(Weak::upgrade) {
+    for (_, endpoint) in PORTS.lock().endpoints.range(of(network)) {
+        let Some(endpoint) = endpoint.upgrade() else { continue };
         let hears = endpoint.protocol == protocol
             && endpoint.hears(group)
             && (port == 0 || endpoint.port() != Some(port));

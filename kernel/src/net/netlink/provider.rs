@@ -11,43 +11,61 @@ use hayate_netlink::filter::Filter;
 use hayate_netlink::route::link::Name;
 use hayate_netlink::route::{Address, Link, Neighbour, Route};
 
-/// The network, as seen from here. The lists are copies, made where growth can fail.
+use crate::net::config::Network;
+
+/// The network, as seen from here, of a namespace. The lists are copies, made where growth can fail.
 pub trait Provider: Send + Sync {
     /// Returns all links, in the order of their indexes.
-    fn links(&self) -> Result<Vec<Link>>;
+    fn links(&self, network: &Network) -> Result<Vec<Link>>;
 
     /// Returns all addresses, those of IPv4 first.
-    fn addresses(&self) -> Result<Vec<Address>>;
+    fn addresses(&self, network: &Network) -> Result<Vec<Address>>;
 
     /// Returns all routes, those of IPv4 first.
-    fn routes(&self) -> Result<Vec<Route>>;
+    fn routes(&self, network: &Network) -> Result<Vec<Route>>;
 
     /// Returns all neighbours, those of IPv4 first.
-    fn neighbours(&self) -> Result<Vec<Neighbour>>;
+    fn neighbours(&self, network: &Network) -> Result<Vec<Neighbour>>;
 
     /// Finds the way to a destination, by one interface if that is not 0: ENETUNREACH.
-    fn way(&self, to: IpAddr, from: Option<IpAddr>, interface: u32) -> Result<Route>;
+    fn way(
+        &self,
+        network: &Network,
+        to: IpAddr,
+        from: Option<IpAddr>,
+        interface: u32,
+    ) -> Result<Route>;
 
     /// Returns the sockets of the Internet that are asked for and that the filter selects: ENOENT
     /// for a protocol that is not known.
-    fn sockets(&self, asked: &InetAsked<'_>, filter: &Filter<'_>) -> Result<Vec<InetSocket>>;
+    fn sockets(
+        &self,
+        network: &Network,
+        asked: &InetAsked<'_>,
+        filter: &Filter<'_>,
+    ) -> Result<Vec<InetSocket>>;
 
     /// Returns the socket of the Internet that is asked for by its name: ENOENT, ESTALE.
-    fn socket(&self, asked: &InetAsked<'_>) -> Result<InetSocket>;
+    fn socket(&self, network: &Network, asked: &InetAsked<'_>) -> Result<InetSocket>;
 
     /// Ends the socket that is asked for by its name, if `may` allows it: ENOENT, ESTALE, the
     /// errors of `may`; EOPNOTSUPP for the remnant of a connection.
-    fn destroy(&self, asked: &InetAsked<'_>, may: fn() -> Result<()>) -> Result<()>;
+    fn destroy(
+        &self,
+        network: &Network,
+        asked: &InetAsked<'_>,
+        may: fn(&Network) -> Result<()>,
+    ) -> Result<()>;
 
     /// Returns the sockets of the Unix domain that are asked for.
-    fn unix_sockets(&self, asked: &UnixAsked) -> Result<Vec<UnixSocket>>;
+    fn unix_sockets(&self, network: &Network, asked: &UnixAsked) -> Result<Vec<UnixSocket>>;
 
     /// Returns the socket of the Unix domain with the number that is asked for: ENOENT, ESTALE.
-    fn unix_socket(&self, asked: &UnixAsked) -> Result<UnixSocket>;
+    fn unix_socket(&self, network: &Network, asked: &UnixAsked) -> Result<UnixSocket>;
 
     /// Carries out a change; the caller is privileged.
-    fn change(&self, change: NetworkChange) -> Result<()> {
-        let _ = change;
+    fn change(&self, network: &Network, change: NetworkChange) -> Result<()> {
+        let _ = (network, change);
         Err(Errno::EOPNOTSUPP)
     }
 }

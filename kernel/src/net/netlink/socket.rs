@@ -13,6 +13,7 @@ use super::endpoint::{Datagram, Destination, Endpoint};
 use super::options::{KeptOptions, NETLINK_PKTINFO, Options, SOL_NETLINK};
 use super::{ROUTE, SOCK_DIAG, letter, ports, request};
 use crate::credentials::Capability;
+use crate::net::config::Network;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::vfs::caller;
@@ -44,10 +45,11 @@ fn create(kind: i32, protocol: i32) -> Result<Arc<dyn FileOps>> {
     if !matches!(protocol, ROUTE | SOCK_DIAG) {
         return Err(Errno::EPROTONOSUPPORT);
     }
+    let common = Common::new();
     Ok(Arc::new(Socket {
-        endpoint: Endpoint::new(protocol),
+        endpoint: Endpoint::new(protocol, common.network().clone()),
         kind,
-        common: Common::new(),
+        common,
         options: KeptOptions::default(),
         send_size: AtomicUsize::new(SEND_DEFAULT),
     }))
@@ -87,10 +89,10 @@ impl Address {
 
     /// Reads the destination of a message. Only a privileged program sends to others than the
     /// kernel (`netlink_allowed`): EPERM. Of a set of groups the first is meant.
-    fn parse_destination(bytes: &[u8]) -> Result<Destination> {
+    fn parse_destination(network: &Network, bytes: &[u8]) -> Result<Destination> {
         let Self { port, groups } = Self::parse(bytes)?;
         if port != 0 || groups != 0 {
-            caller::require(Capability::NetAdmin)?;
+            caller::require_in(&network.owner, Capability::NetAdmin)?;
         }
         let group = if groups == 0 { 0 } else { groups.trailing_zeros() + 1 };
         Ok(Destination { port, group })
@@ -123,7 +125,7 @@ impl Socket {
 
     /// Delivers a message to another socket, which it waits for (`netlink_attachskb`).
     fn send_to(&self, to: u32, datagram: Datagram, nonblocking: bool) -> Result<()> {
-        let target = ports::find(self.endpoint.protocol, to)?;
+        let target = ports::find(&self.endpoint.network, self.endpoint.protocol, to)?;
         let mut datagram = Some(datagram);
         let queue = &target.senders;
         until(&self.common, Buffer::Send, nonblocking, queue, || target.try_deliver(&mut datagram))
@@ -180,7 +182,7 @@ impl SocketOps for Socket {
             self.endpoint.set_destination(Destination::default());
             return Ok(());
         }
-        let to = Address::parse_destination(address)?;
+        let to = Address::parse_destination(self.common.network(), address)?;
         self.port()?;
         self.endpoint.set_destination(to);
         Ok(())
@@ -205,7 +207,7 @@ impl SocketOps for Socket {
             return Err(Errno::ENODATA);
         }
         let to = match message.to {
-            Some(address) => Address::parse_destination(address)?,
+            Some(address) => Address::parse_destination(self.common.network(), address)?,
             None => self.endpoint.destination(),
         };
         let port = self.port()?;
@@ -220,7 +222,8 @@ impl SocketOps for Socket {
         }
         let sender = message.claimed.unwrap_or_else(caller::identity);
         if to.group != 0 {
-            ports::broadcast(self.endpoint.protocol, &bytes, to.group, sender, port);
+            let Endpoint { network, protocol, .. } = &*self.endpoint;
+            ports::broadcast(network, *protocol, &bytes, to.group, sender, port);
         }
         if to.port != 0 {
             let datagram = Datagram { bytes, port, group: 0, sender };
@@ -330,7 +333,7 @@ impl FileOps for Socket {
     }
 
     fn ioctl(&self, _file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
-        interface_request(command, arg as usize)
+        interface_request(&self.endpoint.network, command, arg as usize)
     }
 
     fn signals(&self, _file: &OpenFile) -> Option<(&Signals, Interest)> {

@@ -10,6 +10,8 @@ use hayate_machine::sync::{Once, SpinLock};
 
 use super::seen::{ADDRESS, ALL, Kind, LINK, Seen};
 use super::shared::SharedRing;
+use crate::namespace::Handle;
+use crate::net::config::{Interface, Network};
 use crate::net::filter::Filter;
 use crate::net::slice::Payload;
 use crate::reclaim::growth::Grow;
@@ -71,6 +73,8 @@ pub struct Endpoint {
     pub cooked: bool,
     /// The user who made it.
     pub user: u32,
+    /// Its network namespace.
+    pub network: Handle<Network>,
     /// SO_ATTACH_FILTER.
     pub filter: Filter,
     /// SO_RCVBUF.
@@ -93,10 +97,11 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Makes one that hears a protocol (0 for none) on every interface.
-    pub fn new(cooked: bool, protocol: u16, user: u32) -> Arc<Endpoint> {
+    pub fn new(cooked: bool, protocol: u16, user: u32, network: Handle<Network>) -> Arc<Endpoint> {
         Arc::new(Endpoint {
             cooked,
             user,
+            network,
             filter: Filter::default(),
             receive_limit: AtomicUsize::new(RECEIVE_DEFAULT),
             ignores_outgoing: AtomicBool::new(false),
@@ -125,9 +130,9 @@ impl Endpoint {
 
     /// Whether it wants packets like this one. Those that leave are only for sockets that hear all
     /// protocols (`dev_queue_xmit_nit`).
-    pub fn wants(&self, interface: u32, protocol: u16, kind: Kind) -> bool {
+    pub fn wants(&self, interface: &Interface, protocol: u16, kind: Kind) -> bool {
         let (on, own) = self.bound();
-        if on != 0 && on != interface {
+        if self.network.key != interface.key || on != 0 && on != interface.index {
             return false;
         }
         match own {

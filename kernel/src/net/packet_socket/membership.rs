@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 
-use crate::net::config;
+use crate::net::config::{self, Network};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::schedule::Mutex;
@@ -37,7 +37,8 @@ struct Wish {
 #[derive(Default)]
 pub struct Memberships(Vec<(Wish, u32)>);
 
-/// The interfaces that sockets want promiscuous, one entry for each of them.
+/// The interfaces that sockets want promiscuous, one entry for each of them. All that have a device
+/// are in the first network namespace; in another one only the loopback interface can be asked for.
 static ASKED: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 /// Reads a `struct packet_mreq`: EINVAL, EFAULT.
@@ -60,9 +61,9 @@ impl Memberships {
     ///
     /// # Errors
     /// `ENODEV`, `EINVAL`, `EFAULT`, `ENOMEM`; `EIO` if the device does not answer.
-    pub fn add(&mut self, value: OptionValue) -> Result<()> {
+    pub fn add(&mut self, network: &Network, value: OptionValue) -> Result<()> {
         let (wish, length) = read(value)?;
-        if config::current().interface(wish.interface).is_none() {
+        if network.current().interface(wish.interface).is_none() {
             return Err(Errno::ENODEV);
         }
         let whole = matches!(wish.kind, MULTICAST | UNICAST);
@@ -113,7 +114,7 @@ fn ask(interface: u32) -> Result<()> {
     growth::relieved(|| asked.make_room(1))?;
     let first = !asked.contains(&interface);
     asked.push(interface);
-    let config = config::current();
+    let config = config::FIRST.current();
     let device = config.interface(interface).and_then(|interface| interface.device.as_ref());
     if let Some(device) = device.filter(|_| first) {
         match device.set_promiscuous(true) {
@@ -137,7 +138,7 @@ fn end(wish: Wish) {
     if asked.contains(&wish.interface) {
         return;
     }
-    let config = config::current();
+    let config = config::FIRST.current();
     let device = config.interface(wish.interface).and_then(|interface| interface.device.as_ref());
     if let Some(device) = device {
         // Otherwise it would receive no group any more. One that refuses stays as it is.

@@ -94,7 +94,7 @@ pub fn set(
         None => Ok(()),
     };
     match option {
-        ADD_MEMBERSHIP => setup.memberships.add(value)?,
+        ADD_MEMBERSHIP => setup.memberships.add(&endpoint.network, value)?,
         DROP_MEMBERSHIP => setup.memberships.drop(value)?,
         RX_RING => set_ring(endpoint, setup, value)?,
         VERSION => {

@@ -6,7 +6,7 @@ use hayate_abi::{Errno, Result};
 
 use super::endpoint::Endpoint;
 use super::seen::{ADDRESS, FAMILY, LEAST, LINK, link_header};
-use crate::net::config::{self, Interface};
+use crate::net::config::Interface;
 use crate::net::neighbour::Hardware;
 use crate::net::slice::Payload;
 use crate::net::{link, loopback};
@@ -67,7 +67,7 @@ pub fn send(
     message: &OutgoingMessage<'_>,
 ) -> Result<usize> {
     let Aim { interface, protocol, hardware } = aim(endpoint, message.to)?;
-    let config = config::current();
+    let config = endpoint.network.current();
     let interface = config.interface(interface).ok_or(Errno::ENXIO)?;
     if !interface.is_up() {
         return Err(Errno::ENETDOWN);

@@ -14,8 +14,8 @@ use super::options::{self, AUXDATA, SOL_PACKET, Setup, Values};
 use super::seen::{self, ADDRESS, FAMILY, LINK};
 use super::{send, tap};
 use crate::credentials::Capability;
+use crate::net::ioctl;
 use crate::net::stamp::Stamp;
-use crate::net::{config, ioctl};
 use crate::reclaim::growth;
 use crate::schedule::Mutex;
 use crate::vfs::caller;
@@ -49,16 +49,18 @@ pub fn register() {
 
 /// socket(2): the protocol is in the order of the network (`packet_create`).
 fn create(kind: i32, protocol: i32) -> Result<Arc<dyn FileOps>> {
-    caller::require(Capability::NetRaw)?;
+    let network = caller::network();
+    caller::require_in(&network.owner, Capability::NetRaw)?;
     if !matches!(kind, kinds::RAW | kinds::DATAGRAM) {
         return Err(Errno::ESOCKTNOSUPPORT);
     }
     let protocol = u16::from_be(protocol as u16);
-    let endpoint = Endpoint::new(kind == kinds::DATAGRAM, protocol, caller::identity().uid);
+    let (cooked, user) = (kind == kinds::DATAGRAM, caller::identity().uid);
+    let endpoint = Endpoint::new(cooked, protocol, user, network.clone());
     tap::add(&endpoint)?;
     Ok(Arc::new(Socket {
         endpoint,
-        common: Common::new(),
+        common: Common::of(&network),
         values: Values::default(),
         setup: Mutex::new(Setup::default()),
         send_size: AtomicUsize::new(SEND_DEFAULT),
@@ -134,7 +136,7 @@ impl SocketOps for Socket {
     fn bind(&self, address: &[u8]) -> Result<()> {
         let (interface, protocol) = send::parse(address)?;
         let _alone = self.setup.lock();
-        let config = config::current();
+        let config = self.endpoint.network.current();
         let up = match interface {
             0 => true,
             index => config.interface(index).ok_or(Errno::ENODEV)?.is_up(),
@@ -150,7 +152,7 @@ impl SocketOps for Socket {
 
     fn name(&self) -> Result<AddressBytes> {
         let (index, protocol) = self.endpoint.bound();
-        let config = config::current();
+        let config = self.endpoint.network.current();
         if let Some(interface) = config.interface(index) {
             let bytes = seen::address(interface, protocol, 0, interface.hardware());
             return Ok(bytes[..ADDRESS + interface.hardware().len()].iter().copied().collect());
@@ -268,7 +270,7 @@ impl FileOps for Socket {
             FIONREAD => self.endpoint.first_length(),
             // Frames leave at once.
             TIOCOUTQ => 0,
-            _ => return ioctl::interface(command, arg as usize),
+            _ => return ioctl::interface(&self.endpoint.network, command, arg as usize),
         };
         UserPtr::<i32>::new(arg as usize).write(&(number as i32))?;
         Ok(0)

@@ -20,7 +20,7 @@ use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::schedule::time;
 
-/// The number of packet sockets.
+/// The number of packet sockets in all network namespaces.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 type List = Arc<Vec<Arc<Endpoint>>>;
@@ -88,16 +88,18 @@ fn is_listed(endpoint: &Arc<Endpoint>) -> bool {
     list.iter().flat_map(|list| list.iter()).any(|other| Arc::ptr_eq(other, endpoint))
 }
 
-/// Calls `visit` with each packet socket.
-pub fn for_each(visit: impl FnMut(&Arc<Endpoint>)) {
+/// Calls `visit` with each packet socket of the namespace with the key `network`.
+pub fn for_each(network: u64, visit: impl FnMut(&Arc<Endpoint>)) {
     let list = ALL.lock().clone();
-    list.iter().flat_map(|list| list.iter()).for_each(visit);
+    let all = list.iter().flat_map(|list| list.iter());
+    all.filter(|endpoint| endpoint.network.key == network).for_each(visit);
 }
 
-/// Tells the sockets of an interface that it is down (`packet_notifier`).
-pub fn went_down(interface: u32) {
+/// Tells the sockets of an interface of the namespace with the key `network` that it is down
+/// (`packet_notifier`).
+pub fn went_down(network: u64, interface: u32) {
     if is_used() {
-        for_each(|endpoint| {
+        for_each(network, |endpoint| {
             if endpoint.bound().0 == interface {
                 endpoint.fail(Errno::ENETDOWN);
             }
@@ -128,8 +130,8 @@ fn show(
     let number = u16::from_be_bytes([link[12], link[13]]);
     // The protocol of a frame without one is only known with its body.
     let may_want = |endpoint: &Arc<Endpoint>| {
-        number < super::seen::LEAST
-            || kinds.iter().any(|&kind| endpoint.wants(interface.index, number, kind))
+        number < super::seen::LEAST && endpoint.network.key == interface.key
+            || kinds.iter().any(|&kind| endpoint.wants(interface, number, kind))
     };
     if !list.iter().any(may_want) {
         return;
@@ -144,7 +146,7 @@ fn show(
         for endpoint in list.iter() {
             let own = sender.is_some_and(|sender| Arc::ptr_eq(sender, endpoint));
             let hidden = own && kind == Kind::Outgoing;
-            if !hidden && endpoint.wants(interface.index, protocol, kind) {
+            if !hidden && endpoint.wants(interface, protocol, kind) {
                 endpoint.deliver(&seen);
             }
         }

@@ -8,7 +8,7 @@ use hayate_ip::route::Route as Way;
 use hayate_netlink::route::route::{kind, table};
 use hayate_netlink::route::{Address as Own, Route, address};
 
-use super::super::config::{self, Config, LocalAddress, flag};
+use super::super::config::{Config, LocalAddress, Network, flag};
 use super::super::configure::give_hardware;
 use super::super::netlink::provider::{Making, NetworkChange};
 use super::super::netlink::route;
@@ -22,32 +22,32 @@ const OTHERS: u32 = 0x80 | 0x100 | 0x200;
 const KERNEL: u8 = 2;
 
 /// Carries out a change.
-pub(super) fn carry_out(change: NetworkChange) -> Result<()> {
+pub(super) fn carry_out(network: &Network, change: NetworkChange) -> Result<()> {
     match change {
         NetworkChange::Link { index, flags, mask, mtu, hardware, queue_length, name } => {
             if queue_length.is_some() || name.is_some() {
                 return Err(Errno::EOPNOTSUPP);
             }
             if let Some(address) = hardware {
-                let config = config::current();
+                let config = network.current();
                 give_hardware(config.interface(index).ok_or(Errno::ENODEV)?, address)?;
             }
-            set_link(index, flags, mask, mtu)
+            set_link(network, index, flags, mask, mtu)
         }
-        NetworkChange::NewAddress(own, making) => add_address(&own, making),
+        NetworkChange::NewAddress(own, making) => add_address(network, &own, making),
         NetworkChange::DeleteAddress { index, address, prefix } => {
-            delete_address(index, address.into(), prefix)
+            delete_address(network, index, address.into(), prefix)
         }
-        NetworkChange::NewRoute(route, making) => add_route(&route, making),
-        NetworkChange::DeleteRoute(route) => delete_route(&route),
+        NetworkChange::NewRoute(route, making) => add_route(network, &route, making),
+        NetworkChange::DeleteRoute(route) => delete_route(network, &route),
         NetworkChange::NewNeighbour(..) | NetworkChange::DeleteNeighbour { .. } => {
             Err(Errno::EOPNOTSUPP)
         }
     }
 }
 
-fn set_link(index: u32, flags: u32, mask: u32, mtu: Option<u32>) -> Result<()> {
-    let config = config::current();
+fn set_link(network: &Network, index: u32, flags: u32, mask: u32, mtu: Option<u32>) -> Result<()> {
+    let config = network.current();
     let interface = config.interface(index).ok_or(Errno::ENODEV)?;
     let old = interface.flags.load(Ordering::Relaxed);
     let differing = (flags ^ old) & mask;
@@ -62,17 +62,15 @@ fn set_link(index: u32, flags: u32, mask: u32, mtu: Option<u32>) -> Result<()> {
         interface.mtu.store(mtu, Ordering::Relaxed);
     }
     let change = differing & flag::UP;
-    interface.flags.fetch_xor(change, Ordering::Relaxed);
+    network.set_up(interface, (old ^ change) & flag::UP != 0)?;
     if change & old != 0 {
-        tap::went_down(index);
+        tap::went_down(network.key, index);
     }
-    // The ways of connections are found anew.
-    config::change(|_| Ok(()))?;
-    route::announce_link(&link_of(interface), change, false);
+    route::announce_link(network, &link_of(interface), change, false);
     Ok(())
 }
 
-fn add_address(own: &Own, making: Making) -> Result<()> {
+fn add_address(network: &Network, own: &Own, making: Making) -> Result<()> {
     if own.valid != address::FOREVER || own.preferred != address::FOREVER {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -81,7 +79,7 @@ fn add_address(own: &Own, making: Making) -> Result<()> {
     if !new.address.is_unicast() {
         return Err(Errno::EINVAL);
     }
-    config::change(|config| {
+    network.change(|config| {
         let interface = config.interface(own.index).ok_or(Errno::ENODEV)?;
         let name = name_of(interface);
         let broadcast = new.address.broadcast(new.prefix).map(core::net::IpAddr::from);
@@ -97,7 +95,7 @@ fn add_address(own: &Own, making: Making) -> Result<()> {
         }
         growth::push(&mut config.addresses, new)?;
         if own.flags & address::flag::NOPREFIXROUTE == 0 {
-            let network = Way {
+            let way = Way {
                 network: new.address.network(new.prefix),
                 prefix: new.prefix,
                 gateway: None,
@@ -106,14 +104,19 @@ fn add_address(own: &Own, making: Making) -> Result<()> {
                 source: Some(new.address),
                 protocol: KERNEL,
             };
-            config.routes.add(network).map_err(|_| Errno::ENOMEM)?;
+            config.routes.add(way).map_err(|_| Errno::ENOMEM)?;
         }
         Ok(())
     })
 }
 
-fn delete_address(index: u32, address: Address, prefix: Option<u8>) -> Result<()> {
-    config::change(|config| {
+fn delete_address(
+    network: &Network,
+    index: u32,
+    address: Address,
+    prefix: Option<u8>,
+) -> Result<()> {
+    network.change(|config| {
         let is_it = |own: &LocalAddress| {
             own.interface == index
                 && own.address == address
@@ -156,9 +159,9 @@ fn interface_of(config: &Config, route: &Route) -> Result<u32> {
     }
 }
 
-fn add_route(route: &Route, making: Making) -> Result<()> {
+fn add_route(network: &Network, route: &Route, making: Making) -> Result<()> {
     check_route(route)?;
-    config::change(|config| {
+    network.change(|config| {
         let source = route.source.map(Address::from);
         if source.is_some_and(|source| !config.is_local(source)) {
             return Err(Errno::EINVAL);
@@ -190,13 +193,13 @@ fn add_route(route: &Route, making: Making) -> Result<()> {
     })
 }
 
-fn delete_route(route: &Route) -> Result<()> {
+fn delete_route(network: &Network, route: &Route) -> Result<()> {
     check_route(route)?;
-    let network = Address::from(route.destination).network(route.prefix);
+    let destination = Address::from(route.destination).network(route.prefix);
     let gateway = route.gateway.map(Address::from);
-    config::change(|config| {
+    network.change(|config| {
         let is_it = |way: &Way| {
-            (way.network, way.prefix) == (network, route.prefix)
+            (way.network, way.prefix) == (destination, route.prefix)
                 && (gateway.is_none() || way.gateway == gateway)
                 && (route.interface == 0 || way.interface == route.interface)
                 && (route.metric == 0 || way.metric == route.metric)

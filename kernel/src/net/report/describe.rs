@@ -25,11 +25,7 @@ const QUEUE_LENGTH: u32 = 1000;
 
 /// Returns what is told of an interface.
 pub(super) fn link_of(interface: &Interface) -> Link {
-    let mut flags = interface.flags.load(Ordering::Relaxed);
-    if !interface.is_up() {
-        // As on Linux (`dev_get_flags`), one that is down says nothing of the other end.
-        flags &= !(flag::RUNNING | flag::LOWER_UP);
-    }
+    let flags = interface.shown_flags();
     let device = interface.device.as_ref();
     Link {
         index: interface.index,
@@ -52,10 +48,13 @@ pub(super) fn link_of(interface: &Interface) -> Link {
     }
 }
 
-/// Returns the counts of an interface. Those of loopback lie on each processor.
+/// Returns the counts of an interface. Those of the first loopback interface lie on each processor.
 pub fn statistics_of(interface: &Interface) -> Statistics {
     let counters = &interface.counters;
-    let (packets, bytes) = if interface.is_loopback() { loopback::passed() } else { (0, 0) };
+    let (packets, bytes) = match (interface.is_loopback(), interface.key) {
+        (true, 0) => loopback::passed(),
+        _ => (0, 0),
+    };
     Statistics {
         packets_in: packets + counters.packets_in.load(Ordering::Relaxed),
         packets_out: packets + counters.packets_out.load(Ordering::Relaxed),

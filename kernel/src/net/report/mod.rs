@@ -35,9 +35,10 @@ use hayate_netlink::route::{Address, Link, Neighbour, Route};
 
 pub use self::describe::statistics_of;
 use self::describe::{address_of, link_of, routes_of};
+use super::config::{self, Config, Network};
+use super::neighbour;
 use super::netlink::provider::{self, NetworkChange, Provider};
 use super::netlink::{route, socket};
-use super::{config, neighbour};
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 
@@ -47,35 +48,39 @@ const LOCAL: u32 = 0x8000_0000;
 /// Lets netlink tell of the network; at boot.
 pub(super) fn init() {
     config::observe(announce);
-    provider::register(&Network);
+    provider::register(&Told);
     socket::register();
 }
 
-struct Network;
+struct Told;
 
-impl Provider for Network {
-    fn links(&self) -> Result<Vec<Link>> {
-        let config = config::current();
+impl Provider for Told {
+    fn links(&self, network: &Network) -> Result<Vec<Link>> {
+        let config = network.current();
         let mut links = Vec::new();
         links.make_room_exact(config.interfaces.len())?;
         links.extend(config.interfaces.iter().map(|interface| link_of(interface)));
         Ok(links)
     }
 
-    fn addresses(&self) -> Result<Vec<Address>> {
-        let config = config::current();
+    fn addresses(&self, network: &Network) -> Result<Vec<Address>> {
+        let config = network.current();
         let mut addresses = Vec::new();
         addresses.make_room_exact(config.addresses.len())?;
         addresses.extend(config.addresses.iter().map(|own| address_of(&config, own)));
         describe::sorted(addresses, |own| (own.address.is_ipv6(), own.index))
     }
 
-    fn routes(&self) -> Result<Vec<Route>> {
-        routes_of(&config::current())
+    fn routes(&self, network: &Network) -> Result<Vec<Route>> {
+        routes_of(&network.current())
     }
 
-    fn neighbours(&self) -> Result<Vec<Neighbour>> {
+    fn neighbours(&self, network: &Network) -> Result<Vec<Neighbour>> {
         let mut all = Vec::new();
+        // Only the first has links with neighbours.
+        if !network.is_first() {
+            return Ok(all);
+        }
         let mut outcome = Ok(());
         neighbour::for_each(|interface, address, hardware| {
             let known = Neighbour {
@@ -96,8 +101,14 @@ impl Provider for Network {
         describe::sorted(all, |it| (it.address.is_ipv6(), it.index))
     }
 
-    fn way(&self, to: IpAddr, from: Option<IpAddr>, interface: u32) -> Result<Route> {
-        let config = config::current();
+    fn way(
+        &self,
+        network: &Network,
+        to: IpAddr,
+        from: Option<IpAddr>,
+        interface: u32,
+    ) -> Result<Route> {
+        let config = network.current();
         if from.is_some_and(|from| !config.is_local(from.into())) {
             return Err(Errno::EINVAL);
         }
@@ -126,45 +137,55 @@ impl Provider for Network {
         })
     }
 
-    fn sockets(&self, asked: &InetAsked<'_>, filter: &Filter<'_>) -> Result<Vec<InetSocket>> {
-        sockets::of_internet(asked, filter)
+    fn sockets(
+        &self,
+        network: &Network,
+        asked: &InetAsked<'_>,
+        filter: &Filter<'_>,
+    ) -> Result<Vec<InetSocket>> {
+        sockets::of_internet(network, asked, filter)
     }
 
-    fn socket(&self, asked: &InetAsked<'_>) -> Result<InetSocket> {
-        one_socket::find(asked)
+    fn socket(&self, network: &Network, asked: &InetAsked<'_>) -> Result<InetSocket> {
+        one_socket::find(network, asked)
     }
 
-    fn destroy(&self, asked: &InetAsked<'_>, may: fn() -> Result<()>) -> Result<()> {
-        one_socket::destroy(asked, may)
+    fn destroy(
+        &self,
+        network: &Network,
+        asked: &InetAsked<'_>,
+        may: fn(&Network) -> Result<()>,
+    ) -> Result<()> {
+        one_socket::destroy(network, asked, may)
     }
 
-    fn unix_sockets(&self, asked: &UnixAsked) -> Result<Vec<UnixSocket>> {
-        sockets::of_unix_domain(asked)
+    fn unix_sockets(&self, network: &Network, asked: &UnixAsked) -> Result<Vec<UnixSocket>> {
+        sockets::of_unix_domain(network, asked)
     }
 
-    fn unix_socket(&self, asked: &UnixAsked) -> Result<UnixSocket> {
-        sockets::one_of_unix_domain(asked)
+    fn unix_socket(&self, network: &Network, asked: &UnixAsked) -> Result<UnixSocket> {
+        sockets::one_of_unix_domain(network, asked)
     }
 
-    fn change(&self, change: NetworkChange) -> Result<()> {
-        change::carry_out(change)
+    fn change(&self, network: &Network, change: NetworkChange) -> Result<()> {
+        change::carry_out(network, change)
     }
 }
 
-/// Announces what differs between two configurations.
-fn announce(old: &config::Config, new: &config::Config) {
+/// Announces what differs between two configurations of a namespace.
+fn announce(network: &Network, old: &Config, new: &Config) {
     for gone in old.addresses.iter().filter(|own| !new.addresses.contains(own)) {
-        route::announce_address(&address_of(old, gone), true);
+        route::announce_address(network, &address_of(old, gone), true);
     }
     for added in new.addresses.iter().filter(|own| !old.addresses.contains(own)) {
-        route::announce_address(&address_of(new, added), false);
+        route::announce_address(network, &address_of(new, added), false);
     }
     // Without memory for the lists no program hears of routes, as when a socket has no room.
     let (Ok(before), Ok(after)) = (routes_of(old), routes_of(new)) else { return };
     for gone in before.iter().filter(|way| !after.contains(way)) {
-        route::announce_route(gone, true);
+        route::announce_route(network, gone, true);
     }
     for added in after.iter().filter(|way| !before.contains(way)) {
-        route::announce_route(added, false);
+        route::announce_route(network, added, false);
     }
 }

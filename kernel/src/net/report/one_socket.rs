@@ -8,6 +8,7 @@ use hayate_abi::{Errno, Result};
 use hayate_ip::{SocketAddress, header};
 use hayate_netlink::diag::{InetAsked, InetSocket};
 
+use super::super::config::Network;
 use super::super::{datagram, tcp};
 use super::sockets;
 use super::sockets::RAW;
@@ -26,13 +27,13 @@ enum Found {
 ///
 /// # Errors
 /// `ENOENT`; `ESTALE` for a datagram socket whose cookie is another; `EINVAL` for another family.
-pub(super) fn find(asked: &InetAsked<'_>) -> Result<InetSocket> {
+pub(super) fn find(network: &Network, asked: &InetAsked<'_>) -> Result<InetSocket> {
     // UDP takes the two names the other way about, "for historical reasons" (`udp_dump_one`).
     let mut names = *asked;
     if asked.protocol == header::UDP {
         (names.local, names.remote) = (asked.remote, asked.local);
     }
-    Ok(match look_up(&names)? {
+    Ok(match look_up(network, &names)? {
         Found::Stream(shown, source) => {
             let mut socket = sockets::stream(&shown, source.as_deref());
             sockets::add_numbers(&mut socket, source.as_deref(), asked);
@@ -46,9 +47,13 @@ pub(super) fn find(asked: &InetAsked<'_>) -> Result<InetSocket> {
 ///
 /// # Errors
 /// Those of [`find`] and `may`; `EOPNOTSUPP` for the remnant of a connection; `ENOMEM`.
-pub(super) fn destroy(asked: &InetAsked<'_>, may: fn() -> Result<()>) -> Result<()> {
-    let found = look_up(asked)?;
-    may()?;
+pub(super) fn destroy(
+    network: &Network,
+    asked: &InetAsked<'_>,
+    may: fn(&Network) -> Result<()>,
+) -> Result<()> {
+    let found = look_up(network, asked)?;
+    may(network)?;
     match found {
         Found::Stream(_, Some(socket)) => socket.destroy(),
         Found::Stream(_, None) => return Err(Errno::EOPNOTSUPP),
@@ -61,26 +66,26 @@ fn name((address, port): (IpAddr, u16)) -> SocketAddress {
     SocketAddress::new(address.into(), port)
 }
 
-fn look_up(asked: &InetAsked<'_>) -> Result<Found> {
+fn look_up(network: &Network, asked: &InetAsked<'_>) -> Result<Found> {
     if !matches!(asked.family, INET | INET6) {
         return Err(Errno::EINVAL);
     }
     let (local, remote) = (name(asked.local), name(asked.remote));
     match asked.protocol {
         header::TCP => {
-            let ends = tcp::Ends { local, remote };
+            let ends = tcp::Ends { network: network.key, local, remote };
             tcp::find_shown(ends, asked.interface)
                 .filter(|(shown, _)| asked.is_cookie(shown.cookie))
                 .map(|(shown, socket)| Found::Stream(shown, socket))
                 .ok_or(Errno::ENOENT)
         }
         header::UDP => {
-            let (port, to) = (local.port, local.address);
-            datagram::find(&datagram::UDP, port, to, remote, asked.interface)
+            let (place, to) = ((network.key, local.port), local.address);
+            datagram::find(&datagram::UDP, place, to, remote, asked.interface)
                 .ok_or(Errno::ENOENT)
                 .and_then(|socket| check_cookie(asked, socket))
         }
-        RAW => raw(asked, local, remote),
+        RAW => raw(network, asked, local, remote),
         _ => Err(Errno::ENOENT),
     }
 }
@@ -91,9 +96,14 @@ fn check_cookie(asked: &InetAsked<'_>, socket: Arc<datagram::Socket>) -> Result<
 }
 
 /// Finds the first raw socket that would get a packet of the protocol with these addresses.
-fn raw(asked: &InetAsked<'_>, local: SocketAddress, remote: SocketAddress) -> Result<Found> {
+fn raw(
+    network: &Network,
+    asked: &InetAsked<'_>,
+    local: SocketAddress,
+    remote: SocketAddress,
+) -> Result<Found> {
     let mut found = None;
-    datagram::RAW.for_each(|socket| {
+    datagram::RAW.for_each(network.key, |socket| {
         let shown = socket.shown();
         let own = shown.local;
         let is_local = own.address.is_any() || own.address == local.address;

@@ -11,6 +11,7 @@ use hayate_netlink::diag::{
 };
 use hayate_netlink::filter::Filter;
 
+use super::super::config::Network;
 use super::super::datagram::Shown as Datagrams;
 use super::super::ports::Ports;
 use super::super::{datagram, tcp};
@@ -45,18 +46,26 @@ fn clip(number: usize) -> u32 {
 ///
 /// # Errors
 /// `ENOENT` for a protocol that is not known, `ENOMEM`.
-pub(super) fn of_internet(asked: &InetAsked<'_>, filter: &Filter<'_>) -> Result<Vec<InetSocket>> {
+pub(super) fn of_internet(
+    network: &Network,
+    asked: &InetAsked<'_>,
+    filter: &Filter<'_>,
+) -> Result<Vec<InetSocket>> {
     match asked.protocol {
-        header::TCP => streams(asked, filter),
-        header::UDP => datagrams(asked, filter, &datagram::UDP),
-        RAW => datagrams(asked, filter, &datagram::RAW),
+        header::TCP => streams(network, asked, filter),
+        header::UDP => datagrams(network, asked, filter, &datagram::UDP),
+        RAW => datagrams(network, asked, filter, &datagram::RAW),
         _ => Err(Errno::ENOENT),
     }
 }
 
-fn streams(asked: &InetAsked<'_>, filter: &Filter<'_>) -> Result<Vec<InetSocket>> {
+fn streams(
+    network: &Network,
+    asked: &InetAsked<'_>,
+    filter: &Filter<'_>,
+) -> Result<Vec<InetSocket>> {
     let mut list = Vec::new();
-    tcp::for_each_shown(|shown, source| {
+    tcp::for_each_shown(network, |shown, source| {
         let (local, remote) = (shown.ends.local, shown.ends.remote);
         if !asked.wants(family(shown.v6), shown.state, local.port, remote.port) {
             return Ok(());
@@ -114,12 +123,13 @@ pub(super) fn stream(shown: &tcp::Shown, source: Option<&tcp::Socket>) -> InetSo
 }
 
 fn datagrams(
+    network: &Network,
     asked: &InetAsked<'_>,
     filter: &Filter<'_>,
     table: &Ports<datagram::Socket>,
 ) -> Result<Vec<InetSocket>> {
     let mut list = Vec::new();
-    table.for_each(|source| {
+    table.for_each(network.key, |source| {
         let socket = datagram(source, asked.protocol == RAW);
         // One that is being closed has no port any more.
         let (local, remote) = (socket.local.1, socket.remote.1);
@@ -162,11 +172,11 @@ pub(super) fn datagram(source: &datagram::Socket, raw: bool) -> InetSocket {
 ///
 /// # Errors
 /// `ENOMEM`.
-pub(super) fn of_unix_domain(asked: &UnixAsked) -> Result<Vec<UnixSocket>> {
+pub(super) fn of_unix_domain(network: &Network, asked: &UnixAsked) -> Result<Vec<UnixSocket>> {
     let mut list = Vec::new();
     endpoint::ALL.for_each(|endpoint| {
         let socket = unix_socket(endpoint, asked.show);
-        if asked.states >> socket.state & 1 == 0 {
+        if endpoint.network.key != network.key || asked.states >> socket.state & 1 == 0 {
             return Ok(());
         }
         growth::push(&mut list, socket)
@@ -178,10 +188,11 @@ pub(super) fn of_unix_domain(asked: &UnixAsked) -> Result<Vec<UnixSocket>> {
 ///
 /// # Errors
 /// `ENOENT`; `ESTALE` if its cookie is another; `ENOMEM`.
-pub(super) fn one_of_unix_domain(asked: &UnixAsked) -> Result<UnixSocket> {
+pub(super) fn one_of_unix_domain(network: &Network, asked: &UnixAsked) -> Result<UnixSocket> {
     let mut found = Err(Errno::ENOENT);
     endpoint::ALL.for_each(|endpoint| {
-        if endpoint.inode.load(Ordering::Relaxed) == u64::from(asked.inode) {
+        let is_it = endpoint.inode.load(Ordering::Relaxed) == u64::from(asked.inode);
+        if is_it && endpoint.network.key == network.key {
             found = match asked.cookie {
                 ANY_COOKIE => Ok(unix_socket(endpoint, asked.show)),
                 cookie if cookie == endpoint.cookie() => Ok(unix_socket(endpoint, asked.show)),

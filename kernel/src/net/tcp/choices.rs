@@ -2,7 +2,7 @@
 
 use hayate_tcp::{Algorithm, Config, Keepalive};
 
-use crate::net::settings;
+use crate::net::settings::Settings;
 
 /// The options that a program chose for its connections.
 #[derive(Clone, Copy)]
@@ -22,10 +22,11 @@ pub struct Choices {
     pub max_segment: u32,
 }
 
-impl Default for Choices {
-    fn default() -> Self {
+impl Choices {
+    /// Those of a socket whose program has chosen nothing.
+    pub fn new(settings: &Settings) -> Choices {
         let config = Config::default();
-        Self {
+        Choices {
             nodelay: false,
             cork: false,
             quick: true,
@@ -34,7 +35,7 @@ impl Default for Choices {
             fin_timeout: 0,
             defer_accept: 0,
             user_timeout: 0,
-            algorithm: settings::algorithm(),
+            algorithm: settings.algorithm(),
             max_segment: 0,
         }
     }

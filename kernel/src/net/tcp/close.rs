@@ -9,16 +9,17 @@ use hayate_tcp::{Closing, Events, State as TcpState};
 
 use super::table::{self, ConnectionEntry, Remnant};
 use super::{After, KEY, Listener, Outbox, PORTS, Phase, Socket, State, errno};
-use crate::net::statistics::{TcpCounter, count_tcp};
+use crate::net::config::Network;
+use crate::net::statistics::TcpCounter;
 use crate::schedule::time::monotonic_ns;
 use crate::vfs::socket::Directions;
 use crate::vfs::socket_options::Switches;
 
 /// Counts the end of a connection by the state in which it came (`tcp_done`, `tcp_set_state`).
-fn count_end(last: TcpState) {
+fn count_end(network: &Network, last: TcpState) {
     match last {
-        TcpState::SynSent | TcpState::SynReceived => count_tcp(TcpCounter::Failed),
-        TcpState::Established | TcpState::CloseWait => count_tcp(TcpCounter::Broken),
+        TcpState::SynSent | TcpState::SynReceived => network.count_tcp(TcpCounter::Failed),
+        TcpState::Established | TcpState::CloseWait => network.count_tcp(TcpCounter::Broken),
         _ => {}
     }
 }
@@ -55,7 +56,7 @@ impl Socket {
             return;
         }
         if !after.events.contains(Events::TIME_WAIT) {
-            count_end(flow.connection.last_state());
+            count_end(self.network(), flow.connection.last_state());
         }
         // An armed timer keeps the memory of the socket until it expires.
         self.timer.cancel();
@@ -65,10 +66,12 @@ impl Socket {
             && let Some(rest) = flow.connection.time_wait(monotonic_ns())
         {
             let route = Arc::clone(&flow.route);
+            self.network().note_trace();
             // The remnant holds the port. One that bind(2) named stays the socket's as well.
             let binding = if state.port_given && !state.released {
                 let shared = state.binding;
-                shared.filter(|binding| PORTS.share(ends.local.port, *binding).is_ok())
+                shared
+                    .filter(|binding| PORTS.share(ends.network, ends.local.port, *binding).is_ok())
             } else {
                 state.binding.take()
             };
@@ -170,7 +173,8 @@ impl Socket {
             let new = hayate_ip::binding::Binding { listens: false, ..old };
             // A binding that listens no more conflicts with fewer others, so only memory can fail;
             // then the socket stays in the table, and refuses what it gets.
-            if PORTS.rebind(state.local.port, (&old, true), (new, false), &me).is_ok() {
+            let (network, port) = (self.network().key, state.local.port);
+            if PORTS.rebind(network, port, (&old, true), (new, false), &me).is_ok() {
                 state.binding = Some(new);
             }
         }
@@ -197,7 +201,7 @@ impl Socket {
             drop(state);
             let me = self.me.upgrade();
             if let Some(binding) = binding {
-                PORTS.unbind(port, &binding, me.as_ref());
+                PORTS.unbind(self.network().key, port, &binding, me.as_ref());
             }
             for child in listener.into_ready() {
                 child.abort();

@@ -11,10 +11,8 @@ use super::route::{Ends, Route};
 use super::table;
 use super::{Flow, Outbox, PORTS, Phase, Socket, State, key};
 use crate::credentials::Capability;
-use crate::net::config;
 use crate::net::ip_options::Wishes;
-use crate::net::settings;
-use crate::net::statistics::{TcpCounter, count_tcp};
+use crate::net::statistics::TcpCounter;
 use crate::schedule::time::monotonic_ns;
 use crate::vfs::caller;
 use crate::vfs::socket::{Attempt, until};
@@ -46,7 +44,8 @@ impl Socket {
         let now = self.binding(old.address, old.listens);
         let new = Binding { only_v6: old.only_v6, automatic: old.automatic, ..now };
         if new != old {
-            PORTS.change(state.local.port, &old, new, old.listens.then_some(&me))?;
+            let (network, port) = (self.network().key, state.local.port);
+            PORTS.change(network, port, &old, new, old.listens.then_some(&me))?;
             state.binding = Some(new);
         }
         Ok(())
@@ -63,13 +62,15 @@ impl Socket {
         if !wanted.address.is_v4() && wanted.address.is_multicast() {
             return Err(Errno::EINVAL);
         }
-        self.level.bind_on_link(wanted, |wanted| {
-            let known = wanted.address.is_any() || config::current().is_local_on(wanted);
+        self.level.bind_on_link(self.network(), wanted, |wanted| {
+            let network = self.network();
+            let known = wanted.address.is_any() || network.current().takes(wanted);
             if !known && !wishes.may_bind_foreign() {
                 return Err(Errno::EADDRNOTAVAIL);
             }
-            if settings::is_privileged(wanted.port) {
-                caller::require(Capability::NetBindService).map_err(|_| Errno::EACCES)?;
+            if network.settings.is_privileged(wanted.port) {
+                caller::require_in(&network.owner, Capability::NetBindService)
+                    .map_err(|_| Errno::EACCES)?;
             }
             self.take_name(wanted, wishes)
         })
@@ -112,10 +113,11 @@ impl Socket {
 
     fn enter_port(&self, state: &mut State, wanted: SocketAddress) -> Result<()> {
         let binding = self.binding(wanted.address, false);
+        let network = self.network();
         let port = if wanted.port == 0 {
-            PORTS.bind_any(settings::port_range(), binding, None)?
+            PORTS.bind_any(network.key, network.settings.port_range(), binding, None)?
         } else {
-            PORTS.bind(wanted.port, binding, None)?;
+            PORTS.bind(network.key, wanted.port, binding, None)?;
             wanted.port
         };
         state.local = SocketAddress { port, ..wanted };
@@ -211,7 +213,7 @@ impl Socket {
         if self.v6 && to.address.is_v4() && only_v6 {
             return Err(Errno::ENETUNREACH);
         }
-        if to.address.is_multicast() || config::current().is_broadcast(to.address) {
+        if to.address.is_multicast() || self.network().current().is_broadcast(to.address) {
             return Err(Errno::ENETUNREACH);
         }
         Ok(to)
@@ -225,7 +227,8 @@ impl Socket {
             0 if remote.address.is_link_local() => remote.scope,
             interface => interface,
         };
-        let path = config::current().path(remote.address, interface)?;
+        let network = self.network();
+        let path = network.current().path(remote.address, interface)?;
         if self.common.has(Switches::ON_LINK) {
             path.check_link(remote.address)?;
         }
@@ -234,12 +237,13 @@ impl Socket {
             own if own.is_v4() != remote.address.is_v4() => return Err(Errno::ENETUNREACH),
             own => own,
         };
-        self.options.lock().wishes.check_source(address)?;
+        self.options.lock().wishes.check_source(network, address)?;
         let plain = |address, port| SocketAddress::new(address, port);
         let remote = plain(remote.address, remote.port);
-        let ends = Ends { local: plain(address, state.local.port), remote };
+        let local = plain(address, state.local.port);
+        let ends = Ends { network: network.key, local, remote };
         let ends = self.enter_ends(state, ends)?;
-        let route = match Route::find(ends, interface, self.marks(remote.address)) {
+        let route = match Route::find(network, ends, interface, self.marks(remote.address)) {
             Ok(route) => route,
             Err(error) => {
                 self.leave_ends(&ends);
@@ -258,7 +262,7 @@ impl Socket {
         state.error = None;
         (state.no_receive, state.no_send) = (false, false);
         state.connecting = true;
-        count_tcp(TcpCounter::Called);
+        network.count_tcp(TcpCounter::Called);
         state.phase = Phase::Connected(flow);
         Ok(self.settle(state, out, Events::empty()))
     }
@@ -276,8 +280,9 @@ impl Socket {
             return Ok(ends);
         }
         let binding = Binding { automatic: true, ..self.binding(ends.local.address, false) };
+        let range = self.network().settings.port_range();
         let named = |port| Ends { local: SocketAddress { port, ..ends.local }, ..ends };
-        let port = PORTS.bind_with(settings::port_range(), binding, |port| {
+        let port = PORTS.bind_with(ends.network, range, binding, |port| {
             match table::enter(named(port), &me) {
                 Ok(()) => Ok(true),
                 Err(Errno::EADDRINUSE) => Ok(false),
@@ -308,7 +313,7 @@ impl Socket {
         if let Some(binding) = state.binding.take() {
             // It may have stopped to listen when there was no memory to tell the table.
             let found = if binding.listens { self.me.upgrade() } else { None };
-            PORTS.unbind(state.local.port, &binding, found.as_ref());
+            PORTS.unbind(self.network().key, state.local.port, &binding, found.as_ref());
             if !state.released {
                 state.local.port = 0;
                 if !state.address_given {

@@ -7,6 +7,8 @@ use hayate_ip::SocketAddress;
 /// The name of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
+    /// The key of the network namespace that it is in.
+    pub network: u64,
     /// This machine's end.
     pub local: SocketAddress,
     /// The other one.
@@ -25,6 +27,9 @@ impl Hash for Ends {
             hasher.write_u64((local >> 64) as u64);
             // The ports again: above they are mixed with bits of the address.
             hasher.write_u64(ports);
+        }
+        if self.network != 0 {
+            hasher.write_u64(self.network);
         }
     }
 }

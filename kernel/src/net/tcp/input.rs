@@ -10,18 +10,26 @@ use hayate_tcp::{Error, Events, Segment, Seq, Verdict};
 use super::route::{Ends, Route};
 use super::table::{self, ConnectionEntry, Remnant};
 use super::{PORTS, Socket};
+use crate::net::config::Network;
 use crate::net::filter::{Filter, View};
 use crate::net::ip_options::Discovery;
 use crate::net::packet::{Body, Packet, Ports};
 use crate::net::slice::{Payload, Slice};
-use crate::net::statistics::{TcpCounter, count_tcp};
+use crate::net::statistics::TcpCounter;
 use crate::net::{path_mtu, wire};
 use crate::schedule::time::{monotonic_ns, realtime_ns};
 
 /// Receives a segment.
-pub fn receive(header: Header, ports: Ports, segment: Segment<Slice>, interface: u32) {
-    count_tcp(TcpCounter::Received);
+pub fn receive(
+    network: &Network,
+    header: Header,
+    ports: Ports,
+    segment: Segment<Slice>,
+    interface: u32,
+) {
+    network.count_tcp(TcpCounter::Received);
     let ends = Ends {
+        network: network.key,
         local: SocketAddress::new(header.destination, ports.destination),
         remote: SocketAddress::new(header.source, ports.source),
     };
@@ -33,9 +41,9 @@ pub fn receive(header: Header, ports: Ports, segment: Segment<Slice>, interface:
         }
         Some(ConnectionEntry::Socket(socket)) => socket.on_segment(segment),
         Some(ConnectionEntry::Remnant(remnant)) => {
-            on_remnant(&remnant, header, ends, segment, interface);
+            on_remnant(network, &remnant, header, ends, segment, interface);
         }
-        None => on_stranger(header, ends, segment, interface, None),
+        None => on_stranger(network, header, ends, segment, interface, None),
     }
 }
 
@@ -69,6 +77,7 @@ fn filtered(
 
 /// Handles a segment of no connection: it is for a listener, or refused.
 fn on_stranger(
+    network: &Network,
     header: Header,
     ends: Ends,
     mut segment: Segment<Slice>,
@@ -81,7 +90,7 @@ fn on_stranger(
         return;
     }
     let choice = u32::from(ends.remote.port) ^ from.bits() as u32;
-    let listener = PORTS.find(ends.local.port, to, interface, choice, |_| Some(0));
+    let listener = PORTS.find(network.key, ends.local.port, to, interface, choice, |_| Some(0));
     if let Some(listener) = &listener
         && listener.filter.is_set()
     {
@@ -95,7 +104,7 @@ fn on_stranger(
         return;
     }
     if let Some(refusal) = refusal
-        && let Ok(route) = Route::find(ends, scope(from, interface), (64, 0))
+        && let Ok(route) = Route::find(network, ends, scope(from, interface), (64, 0))
     {
         route.send(refusal);
     }
@@ -106,6 +115,7 @@ fn scope(from: Address, interface: u32) -> u32 {
 }
 
 fn on_remnant(
+    network: &Network,
     remnant: &Arc<Remnant>,
     header: Header,
     ends: Ends,
@@ -119,7 +129,7 @@ fn on_remnant(
         Verdict::Ended => remnant.end(),
         Verdict::Reopen(first) => {
             remnant.end();
-            on_stranger(header, ends, segment, interface, Some(first));
+            on_stranger(network, header, ends, segment, interface, Some(first));
         }
     }
 }
@@ -166,8 +176,9 @@ impl Socket {
             0 => ends.remote.scope,
             link => link,
         };
-        let Ok(route) = Route::find(*ends, interface, (0, 0)) else { return };
-        let mtu = path_mtu::told(&route.path, ends.remote.address, bytes).bytes;
+        let network = self.network();
+        let Ok(route) = Route::find(network, *ends, interface, (0, 0)) else { return };
+        let mtu = path_mtu::told(network, &route.path, ends.remote.address, bytes).bytes;
         if discovery == Discovery::Dont {
             return;
         }
@@ -182,8 +193,14 @@ impl Socket {
 }
 
 /// Tells a connection of an error that ICMP reported about one of its segments.
-pub fn failed(from: SocketAddress, to: SocketAddress, seq: u32, failure: Failure) {
-    let ends = Ends { local: from, remote: to };
+pub fn failed(
+    network: &Network,
+    from: SocketAddress,
+    to: SocketAddress,
+    seq: u32,
+    failure: Failure,
+) {
+    let ends = Ends { network: network.key, local: from, remote: to };
     let Some(ConnectionEntry::Socket(socket)) = table::find(&ends) else { return };
     let seq = Seq(seq);
     if let Failure::TooBig(bytes) = failure {

@@ -16,15 +16,14 @@ use hayate_tcp::{Connection, Events, Flags, SECOND, Segment, cookie};
 use super::route::{Ends, Route};
 use super::table;
 use super::{Flow, Listener, PORTS, Phase, Socket, State, key};
-use crate::net::settings;
 use crate::net::slice::Slice;
-use crate::net::statistics::{TcpCounter, count_tcp};
+use crate::net::statistics::TcpCounter;
 use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
 use crate::vfs::poll;
 use crate::vfs::signal_owner::Band;
 use crate::vfs::socket::{Attempt, until};
-use crate::vfs::socket_options::Buffer;
+use crate::vfs::socket_options::{Buffer, Common};
 use crate::vfs::unaccepted::Unaccepted;
 use crate::vfs::users;
 
@@ -49,7 +48,7 @@ impl Socket {
         let port = state.local.port;
         let old = state.binding.ok_or(Errno::EINVAL)?;
         let new = self.binding(old.address, true);
-        PORTS.rebind(port, (&old, false), (new, true), &me)?;
+        PORTS.rebind(self.network().key, port, (&old, false), (new, true), &me)?;
         state.binding = Some(new);
         state.phase = Phase::Listening(Listener {
             backlog,
@@ -98,11 +97,12 @@ impl Socket {
             let Phase::Listening(listener) = &mut state.phase else { return false };
             let unaccepted = listener.count_waiting().filter(|_| !listener.is_full());
             let Some(unaccepted) = unaccepted else {
-                count_tcp(TcpCounter::Overflows);
-                count_tcp(TcpCounter::NotTaken);
+                self.network().count_tcp(TcpCounter::Overflows);
+                self.network().count_tcp(TcpCounter::NotTaken);
                 return true;
             };
-            let begins = listener.begun < listener.backlog.clamp(8, settings::most_begun().max(8));
+            let most_begun = self.network().settings.most_begun();
+            let begins = listener.begun < listener.backlog.clamp(8, most_begun.max(8));
             if begins {
                 listener.begun += 1;
             } else {
@@ -111,11 +111,12 @@ impl Socket {
             (begins, unaccepted)
         };
         let marks = self.marks(ends.remote.address);
-        let Ok(route) = Route::find(ends, self.level.interface(), marks) else {
+        let interface = self.level.interface();
+        let Ok(route) = Route::find(self.network(), ends, interface, marks) else {
             if is_begun {
                 self.count_begun(false);
             }
-            count_tcp(TcpCounter::NotTaken);
+            self.network().count_tcp(TcpCounter::NotTaken);
             return true;
         };
         let mut config = self.config(&route);
@@ -123,7 +124,7 @@ impl Socket {
         let now = monotonic_ns();
         if !is_begun {
             let v6 = !ends.local.address.is_v4();
-            count_tcp(TcpCounter::CookiesSent);
+            self.network().count_tcp(TcpCounter::CookiesSent);
             route.send(cookie::answer(&key(), now, &ends.tuple(), v6, &config, &segment));
             return true;
         }
@@ -131,7 +132,7 @@ impl Socket {
         let connection = || Connection::accept(now, &config, first, &segment);
         let Ok(child) = self.make_child(ends, route, unaccepted, connection) else {
             self.count_begun(false);
-            count_tcp(TcpCounter::NotTaken);
+            self.network().count_tcp(TcpCounter::NotTaken);
             return true;
         };
         child.act(|connection, now, out| {
@@ -155,22 +156,25 @@ impl Socket {
             }
             let unaccepted = listener.count_waiting().filter(|_| !listener.is_full());
             let Some(unaccepted) = unaccepted else {
-                count_tcp(TcpCounter::Overflows);
-                count_tcp(TcpCounter::NotTaken);
+                self.network().count_tcp(TcpCounter::Overflows);
+                self.network().count_tcp(TcpCounter::NotTaken);
                 return true;
             };
             listener.begun += 1;
             unaccepted
         };
         let marks = self.marks(ends.remote.address);
-        let route = Route::find(ends, self.level.interface(), marks);
+        let route = Route::find(self.network(), ends, self.level.interface(), marks);
         let child = route.ok().and_then(|route| {
             let mut config = self.config(&route);
             config.timestamp_offset = key().timestamp_offset(&ends.tuple()[..32]);
             let v6 = !ends.local.address.is_v4();
             let checked = cookie::check(&key(), now, &ends.tuple(), v6, &config, &segment);
             let is_right = checked.is_some();
-            count_tcp(if is_right { TcpCounter::CookiesTaken } else { TcpCounter::CookiesWrong });
+            self.network().count_tcp(match is_right {
+                true => TcpCounter::CookiesTaken,
+                false => TcpCounter::CookiesWrong,
+            });
             let accepted = checked?;
             let connection = || Connection::resume(now, &config, &accepted, &segment);
             self.make_child(ends, route, unaccepted, connection).ok()
@@ -198,10 +202,10 @@ impl Socket {
         unaccepted: Unaccepted,
         connection: impl FnOnce() -> Connection<Slice>,
     ) -> Result<Arc<Socket>> {
-        let child = Socket::make(self.v6, self.user);
+        let child = Socket::make(self.v6, self.user, Common::of(self.network()));
         child.inherit(self);
         let binding = Binding { listens: false, ..self.state.lock().binding.ok_or(Errno::EINVAL)? };
-        PORTS.share(ends.local.port, binding)?;
+        PORTS.share(ends.network, ends.local.port, binding)?;
         {
             let mut state = child.state.lock();
             state.local = ends.local;
@@ -214,7 +218,7 @@ impl Socket {
             state.phase = Phase::Connected(flow);
         }
         if let Err(error) = table::enter(ends, &child) {
-            PORTS.unbind(ends.local.port, &binding, None);
+            PORTS.unbind(ends.network, ends.local.port, &binding, None);
             return Err(error);
         }
         Ok(child)

@@ -60,13 +60,15 @@ use smallvec::SmallVec;
 
 use self::choices::Choices;
 use self::route::Route;
+use super::config::Network;
 use super::filter::Filter;
 use super::ip_options::IpOptions;
 use super::level::Level;
 use super::memory::{self, Charge};
 use super::ports::Ports;
 use super::slice::Slice;
-use super::statistics::{TcpCounter, count_tcp};
+use super::statistics::TcpCounter;
+use crate::namespace::Handle;
 use crate::random;
 use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
@@ -85,6 +87,7 @@ pub use ends::Ends;
 pub use input::{failed, receive};
 pub use options::SEND_DEFAULT;
 pub use shown::{Counts, Details, Shown, counts, find_shown, for_each_shown};
+pub use time_wait::forget;
 
 /// Starts what lets connections go on that waited for a device; at boot.
 ///
@@ -264,9 +267,9 @@ impl Flow {
     }
 }
 
-/// Segments that wait until the socket is unlocked.
+/// Segments that wait until the socket is unlocked, and what is to be counted.
 #[derive(Default)]
-struct Outbox(SmallVec<[Segment<Slice>; 2]>);
+struct Outbox(SmallVec<[Segment<Slice>; 2]>, SmallVec<[Noted; 2]>);
 
 impl Sink<Slice> for Outbox {
     fn send(&mut self, segment: Segment<Slice>) {
@@ -278,7 +281,9 @@ impl Sink<Slice> for Outbox {
 
     #[cold]
     fn note(&mut self, event: Noted) {
-        count_tcp(event.into());
+        if self.1.try_reserve(1).is_ok() {
+            self.1.push(event);
+        }
     }
 }
 
@@ -360,21 +365,22 @@ impl Socket {
     /// # Errors
     /// None today.
     pub fn new(v6: bool) -> Result<Arc<Socket>> {
-        Ok(Socket::make(v6, caller::identity().uid))
+        Ok(Socket::make(v6, caller::identity().uid, Common::new()))
     }
 
-    fn make(v6: bool, user: u32) -> Arc<Socket> {
+    fn make(v6: bool, user: u32, common: Common) -> Arc<Socket> {
         let any = if v6 { Address::ANY_V6 } else { Address::ANY_V4 };
+        let choices = Choices::new(&common.network().settings);
         Arc::new_cyclic(|me: &Weak<Socket>| {
             let target: Weak<dyn TimerTarget> = Weak::<Socket>::clone(me);
             Socket {
                 me: Weak::clone(me),
                 v6,
                 user,
-                common: Common::new(),
+                common,
                 level: Level::default(),
                 options: SpinLock::new(IpOptions::default()),
-                choices: SpinLock::new(Choices::default()),
+                choices: SpinLock::new(choices),
                 filter: Filter::default(),
                 state: SpinLock::new(State {
                     local: SocketAddress::new(any, 0),
@@ -405,6 +411,12 @@ impl Socket {
         })
     }
 
+    /// Its network namespace.
+    #[inline]
+    fn network(&self) -> &Handle<Network> {
+        self.common.network()
+    }
+
     fn arc(&self) -> Result<Arc<Socket>> {
         self.me.upgrade().ok_or(Errno::EBADF)
     }
@@ -433,6 +445,9 @@ impl Socket {
     /// the work for later.
     #[inline]
     fn settle(&self, state: &mut State, out: Outbox, events: Events) -> After {
+        for &event in &out.1 {
+            self.network().count_tcp(event.into());
+        }
         let mut after = After { out, route: None, events, parent: None, leads: false };
         let Phase::Connected(flow) = &mut state.phase else { return after };
         flow.held.set(flow.connection.memory(PIECE_LEAST));
@@ -472,7 +487,7 @@ impl Socket {
     fn introduce(&self, flow: &mut Flow, after: &mut After) {
         let now = monotonic_ns();
         if after.events.contains(Events::CONNECTED) {
-            count_tcp(TcpCounter::Taken);
+            self.network().count_tcp(TcpCounter::Taken);
             let deferral = self.deferral();
             flow.deferred = Some(now.saturating_add(deferral));
             if deferral != 0 {
@@ -489,17 +504,18 @@ impl Socket {
 
     /// Finds a connection's way again if the configuration has changed.
     fn refresh(&self, flow: &mut Flow) {
-        if flow.route.is_stale() {
+        if flow.route.is_stale(self.network()) {
             let (ends, marks) = (flow.route.ends, self.marks(flow.route.ends.remote.address));
             // Without a way now, the old one is tried: TCP gives up by itself.
-            if let Ok(route) = Route::find(ends, self.level.interface(), marks) {
+            let interface = self.level.interface();
+            if let Ok(route) = Route::find(self.network(), ends, interface, marks) {
                 flow.route = route;
             }
         }
     }
 
     fn marks(&self, to: Address) -> (u8, u8) {
-        self.options.lock().marks(to.is_v4(), false)
+        self.options.lock().marks(&self.network().settings, to.is_v4(), false)
     }
 
     /// Sends the segments, tells the listener, and wakes the threads that wait.

@@ -10,13 +10,12 @@ use hayate_tcp::{Config, Flags, Segment};
 pub use super::ends::Ends;
 use super::resume;
 use crate::drivers::net::Owner;
-use crate::net::config;
-use crate::net::config::Path;
+use crate::net::config::{Network, Path};
 use crate::net::output;
 use crate::net::packet::{Body, Packet, Ports};
 use crate::net::path_mtu;
 use crate::net::slice::Slice;
-use crate::net::statistics::{TcpCounter, count_sent, count_tcp};
+use crate::net::statistics::TcpCounter;
 
 /// The bytes of an IP header and a TCP header without options.
 const HEADERS_V4: u32 = (header::LENGTH_V4 + header::LENGTH_TCP) as u32;
@@ -59,20 +58,25 @@ impl Owner for Route {
 }
 
 impl Route {
-    /// Finds the way, by an interface if that is not 0.
+    /// Finds the way in a namespace, by an interface if that is not 0.
     ///
     /// # Errors
-    /// `ENETUNREACH` and the other errors of [`config::Config::path`].
-    pub fn find(ends: Ends, interface: u32, marks: (u8, u8)) -> Result<Arc<Route>> {
-        let generation = config::generation();
-        let path = config::current().path(ends.remote.address, interface)?;
+    /// `ENETUNREACH` and the other errors of [`Config::path`](crate::net::config::Config::path).
+    pub fn find(
+        network: &Network,
+        ends: Ends,
+        interface: u32,
+        marks: (u8, u8),
+    ) -> Result<Arc<Route>> {
+        let generation = network.generation();
+        let path = network.current().path(ends.remote.address, interface)?;
         Ok(Arc::new(Route::new(ends, path, generation, marks)))
     }
 
-    /// Whether the configuration has changed since it was found.
+    /// Whether the configuration of its namespace has changed since it was found.
     #[inline]
-    pub fn is_stale(&self) -> bool {
-        self.generation != config::generation()
+    pub fn is_stale(&self, network: &Network) -> bool {
+        self.generation != network.generation()
     }
 
     /// Returns the way with other marks.
@@ -160,12 +164,14 @@ impl Route {
     /// sent again later, like every lost segment.
     #[inline]
     pub fn send(self: &Arc<Self>, segment: Segment<Slice>) {
-        count_sent(segment.count());
-        if segment.flags.contains(Flags::RST) {
-            count_tcp(TcpCounter::Resets);
+        if let Some(network) = self.path.interface.network.get() {
+            network.count_events(TcpCounter::Sent, segment.count());
+            if segment.flags.contains(Flags::RST) {
+                network.count_tcp(TcpCounter::Resets);
+            }
         }
         let (hop_limit, traffic_class) = self.marks;
-        let Ends { local, remote } = self.ends;
+        let Ends { local, remote, .. } = self.ends;
         let header = Header {
             source: local.address,
             destination: remote.address,

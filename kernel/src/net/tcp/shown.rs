@@ -16,6 +16,7 @@ use hayate_tcp::State as TcpState;
 use super::route::Ends;
 use super::table::{self, ConnectionEntry, Remnant};
 use super::{LISTEN, PIECE_LEAST, PORTS, Phase, Socket};
+use crate::net::config::Network;
 use crate::net::ip_options::Wishes;
 use crate::vfs::socket::SocketOps;
 use crate::vfs::socket_options::Buffer;
@@ -68,19 +69,27 @@ pub struct Details {
     pub threshold: Option<u32>,
 }
 
-/// Calls `visit` with what is shown of each socket, and with the socket; without a lock. A remnant
-/// is none.
+/// Calls `visit` with what is shown of each socket of a namespace, and with the socket; without a
+/// lock. A remnant is none.
 ///
 /// # Errors
 /// `ENOMEM`, those of `visit`.
-pub fn for_each_shown(mut visit: impl FnMut(&Shown, Option<&Socket>) -> Result<()>) -> Result<()> {
-    PORTS
-        .for_each(|socket| socket.shown().map_or(Ok(()), |shown| visit(&shown, Some(&**socket))))?;
+pub fn for_each_shown(
+    network: &Network,
+    mut visit: impl FnMut(&Shown, Option<&Socket>) -> Result<()>,
+) -> Result<()> {
+    let mut show = |socket: &Arc<Socket>| {
+        socket.shown().map_or(Ok(()), |shown| visit(&shown, Some(&**socket)))
+    };
+    PORTS.for_each(network.key, &mut show)?;
     table::for_each(|entry| match entry {
-        ConnectionEntry::Socket(socket) => {
+        ConnectionEntry::Socket(socket) if socket.network().key == network.key => {
             socket.shown().map_or(Ok(()), |shown| visit(&shown, Some(&**socket)))
         }
-        ConnectionEntry::Remnant(remnant) => visit(&remnant.shown(), None),
+        ConnectionEntry::Remnant(remnant) if remnant.ends.network == network.key => {
+            visit(&remnant.shown(), None)
+        }
+        _ => Ok(()),
     })
 }
 
@@ -92,7 +101,7 @@ pub fn find_shown(ends: Ends, interface: u32) -> Option<(Shown, Option<Arc<Socke
         Some(ConnectionEntry::Socket(socket)) => socket,
         None => {
             let Ends { local, .. } = ends;
-            PORTS.find(local.port, local.address, interface, 0, |_| Some(0))?
+            PORTS.find(ends.network, local.port, local.address, interface, 0, |_| Some(0))?
         }
     };
     socket.shown().map(|shown| (shown, Some(socket)))
@@ -106,7 +115,11 @@ impl Socket {
         let any = state.local.address.wildcard();
         let mut shown = Shown {
             v6: self.v6,
-            ends: Ends { local: state.local, remote: SocketAddress::new(any, 0) },
+            ends: Ends {
+                network: self.network().key,
+                local: state.local,
+                remote: SocketAddress::new(any, 0),
+            },
             state: LISTEN,
             sending: 0,
             receiving: 0,
@@ -230,21 +243,27 @@ pub struct Counts {
     pub bytes: usize,
 }
 
-/// Counts the sockets.
+/// Counts the sockets of a namespace.
 ///
 /// # Errors
 /// `ENOMEM`.
-pub fn counts() -> Result<Counts> {
+pub fn counts(network: &Network) -> Result<Counts> {
     let mut counts = Counts::default();
-    PORTS.for_each(|socket| {
+    PORTS.for_each(network.key, |socket| {
         counts.in_use[usize::from(socket.v6)] += 1;
         Ok(())
     })?;
     table::for_each(|entry| {
-        let ConnectionEntry::Socket(socket) = entry else {
-            counts.remnants += 1;
-            return Ok(());
+        let socket = match entry {
+            ConnectionEntry::Socket(socket) => socket,
+            ConnectionEntry::Remnant(remnant) => {
+                counts.remnants += usize::from(remnant.ends.network == network.key);
+                return Ok(());
+            }
         };
+        if socket.network().key != network.key {
+            return Ok(());
+        }
         counts.in_use[usize::from(socket.v6)] += 1;
         counts.orphans += usize::from(socket.is_orphan());
         if let Some(shown) = socket.shown() {

@@ -42,7 +42,7 @@ impl Socket {
             (SOL_IPV6, ipv6::ADD_MEMBERSHIP | ipv6::DROP_MEMBERSHIP) => return Err(Errno::EPROTO),
             _ => {}
         }
-        let mut number = ip_options::read(level, option, value)?;
+        let mut number = ip_options::read(self.network(), level, option, value)?;
         if (level, option) == (SOL_IP, ip::TOS) {
             // The two bits of ECN are the connection's own (`do_ip_setsockopt`).
             const ECN: i32 = 3;
@@ -53,7 +53,7 @@ impl Socket {
         if (level, option) == (SOL_IPV6, ipv6::V6ONLY) && self.state.lock().local.port != 0 {
             return Err(Errno::EINVAL);
         }
-        if !self.options.lock().set(level, option, number)? {
+        if !self.options.lock().set(self.network(), level, option, number)? {
             return Err(Errno::ENOPROTOOPT);
         }
         // Segments that follow bear the new marks.
@@ -157,7 +157,8 @@ impl SocketOps for Socket {
         match level {
             SOL_SOCKET => match self.filter.set(option, value) {
                 Err(Errno::ENOPROTOOPT) => {
-                    self.level.set_with(option, value, || self.binding_changed())
+                    let changed = || self.binding_changed();
+                    self.level.set_with(self.network(), option, value, changed)
                 }
                 outcome => outcome,
             },
@@ -171,7 +172,7 @@ impl SocketOps for Socket {
     fn get_option(&self, level: i32, option: i32, out: OptionOutput) -> Result<()> {
         match level {
             SOL_SOCKET => match self.filter.get(option, out) {
-                Err(Errno::ENOPROTOOPT) => self.level.get(option, out),
+                Err(Errno::ENOPROTOOPT) => self.level.get(self.network(), option, out),
                 outcome => outcome,
             },
             SOL_TCP => self.get_tcp(option, out),
@@ -180,7 +181,9 @@ impl SocketOps for Socket {
                 ip_options::write_mtu(level, option, self.path_mtu()?, out)
             }
             SOL_IP | SOL_IPV6 => {
-                let value = self.options.lock().get(level, option).ok_or(Errno::ENOPROTOOPT)?;
+                let settings = &self.network().settings;
+                let value = self.options.lock().get(settings, level, option);
+                let value = value.ok_or(Errno::ENOPROTOOPT)?;
                 ip_options::write(level, value, out)
             }
             _ if self.v6 => Err(Errno::ENOPROTOOPT),
@@ -275,7 +278,7 @@ impl FileOps for Socket {
                         return answer;
                     }
                     let answer = if self.v6 { ioctl::interface_v6 } else { ioctl::interface };
-                    return answer(command, arg as usize);
+                    return answer(self.network(), command, arg as usize);
                 }
             }
         };

@@ -96,7 +96,23 @@ pub fn remove(ends: &Ends, is_it: impl Fn(&ConnectionEntry) -> bool) -> Option<C
     removed
 }
 
-/// Calls `visit` with every entry; without a lock.
+/// Finds a remnant of a namespace in part `at` of the table or a later one, whose number `at`
+/// becomes.
+pub fn next_remnant(at: &mut usize, network: u64) -> Option<Arc<Remnant>> {
+    while let Some(part) = TABLE.get(*at) {
+        let found = part.lock().values().find_map(|entry| match entry {
+            ConnectionEntry::Remnant(it) if it.ends.network == network => Some(Arc::clone(it)),
+            _ => None,
+        });
+        if found.is_some() {
+            return found;
+        }
+        *at += 1;
+    }
+    None
+}
+
+/// Calls `visit` with every entry of all namespaces; without a lock.
 ///
 /// # Errors
 /// `ENOMEM`, those of `visit`.

@@ -19,7 +19,8 @@ use hayate_tcp::time_wait::DURATION;
 use super::PORTS;
 use super::route::Route;
 use super::table::{self, ConnectionEntry, Remnant};
-use crate::net::statistics::{TcpCounter, count_tcp};
+use crate::net::config::Network;
+use crate::net::statistics::TcpCounter;
 use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
 use crate::schedule::{Timer, TimerTarget};
@@ -66,7 +67,9 @@ impl TimerTarget for Reaper {
                 continue;
             }
             drop(order);
-            count_tcp(TcpCounter::Remnants);
+            if let Some(network) = remnant.route.path.interface.network.get() {
+                network.count_tcp(TcpCounter::Remnants);
+            }
             remnant.end();
         }
     }
@@ -102,8 +105,16 @@ impl Remnant {
         if table::remove(&self.ends, is_it).is_some()
             && let Some(binding) = &self.binding
         {
-            PORTS.unbind(self.ends.local.port, binding, None);
+            PORTS.unbind(self.ends.network, self.ends.local.port, binding, None);
         }
+    }
+}
+
+/// Ends the remnants of a namespace, which has ended. Needs no memory.
+pub fn forget(network: &Network) {
+    let mut at = 0;
+    while let Some(remnant) = table::next_remnant(&mut at, network.key) {
+        remnant.end();
     }
 }
 

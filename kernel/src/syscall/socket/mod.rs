@@ -21,7 +21,6 @@ use hayate_machine::user::UserPtr;
 
 use self::descriptor::{lookup, socket_of};
 use super::file::{descriptor_limit, files};
-use crate::net::settings;
 use crate::process;
 use crate::reclaim;
 use crate::vfs::file_count::Counted;
@@ -98,7 +97,8 @@ pub fn listen(fd: i32, backlog: i32) -> Result<()> {
     let file = lookup(fd)?;
     // A negative backlog is a very large one (__sys_listen).
     let backlog = usize::try_from(backlog).unwrap_or(usize::MAX);
-    socket_of(&file)?.listen(backlog.min(settings::most_backlog()))
+    let socket = socket_of(&file)?;
+    socket.listen(backlog.min(socket.common().network().settings.most_backlog()))
 }
 
 /// connect(2).

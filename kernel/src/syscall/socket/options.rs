@@ -180,7 +180,9 @@ fn set_late(socket: &dyn SocketOps, option: i32, value: OptionValue) -> Result<(
     let number = value.number()?;
     let on = number != 0;
     let is_administrator = || caller::has(Capability::NetAdmin);
-    let may_mark = || caller::has(Capability::NetRaw) || is_administrator();
+    let owner = &common.network().owner;
+    let may = |capability| caller::require_in(owner, capability).is_ok();
+    let may_mark = || may(Capability::NetRaw) || may(Capability::NetAdmin);
     match option {
         SO_DEBUG if on && !is_administrator() => return Err(Errno::EACCES),
         SO_PRIORITY if !(0..=6).contains(&number) && !may_mark() => return Err(Errno::EPERM),

@@ -19,6 +19,7 @@ use crate::ipc::unix::endpoint::{Endpoint, EndpointKind};
 use crate::ipc::unix::flight::MOST_OF_USER;
 use crate::ipc::unix::socket::{Incoming, Outgoing, Socket};
 use crate::ipc::unix::{address, names};
+use crate::net::config::Network;
 use crate::process;
 use crate::vfs::directory;
 use crate::vfs::inode::{DeviceNumber, FileKind, Inode};
@@ -51,21 +52,27 @@ fn kind_of(kind: i32, protocol: i32) -> Result<EndpointKind> {
 }
 
 fn create(kind: i32, protocol: i32) -> Result<Arc<dyn FileOps>> {
-    let endpoint = Endpoint::new(kind_of(kind, protocol)?, process::current().identity());
+    let endpoint = Endpoint::new(
+        kind_of(kind, protocol)?,
+        process::current().identity(),
+        process::current().network(),
+    );
     Ok(Socket::new(endpoint))
 }
 
 fn pair(kind: i32, protocol: i32) -> Result<Pair> {
     let kind = kind_of(kind, protocol)?;
-    let (one, other) = Endpoint::pair(kind, process::current().identity());
+    let (one, other) =
+        Endpoint::pair(kind, process::current().identity(), process::current().network());
     Ok([Socket::new(one), Socket::new(other)])
 }
 
-/// Finds the endpoint bound to an address: ECONNREFUSED, or the errors of the path walk.
-fn find(address: Address) -> Result<Arc<Endpoint>> {
+/// Finds the endpoint bound to an address, whose name counts in a network namespace if it is
+/// abstract: ECONNREFUSED, or the errors of the path walk.
+fn find(network: &Network, address: Address) -> Result<Arc<Endpoint>> {
     match address {
         Address::Unnamed => Err(Errno::EINVAL),
-        Address::Named(Name::Abstract(name)) => names::find_abstract(&name),
+        Address::Named(Name::Abstract(name)) => names::find_abstract(network, &name),
         Address::Named(Name::Path(path)) => {
             let view = View::current()?;
             let inode = view.resolve(AT_FDCWD, &path, WalkFlags::empty())?.inode()?;
@@ -93,7 +100,9 @@ fn make_node(path: &[u8]) -> Result<Arc<dyn Inode>> {
 /// Sets the name that an endpoint has in the abstract name space. `EINVAL` if another thread gave
 /// it one meanwhile.
 fn take_name(endpoint: &Endpoint, name: Name) -> Result<()> {
-    endpoint.set_name(name.clone(), None).inspect_err(|_| names::release(&name, None))
+    endpoint
+        .set_name(name.clone(), None)
+        .inspect_err(|_| names::release(&endpoint.network, &name, None))
 }
 
 /// Returns the calling user, and how many descriptors that user may have in flight
@@ -173,11 +182,11 @@ impl SocketOps for Socket {
             if address.get(..2).is_some_and(|family| family == [0, 0]) {
                 return endpoint.set_destination(None);
             }
-            let destination = find(Address::parse(address)?)?;
+            let destination = find(self.options().network(), Address::parse(address)?)?;
             return endpoint.set_destination(Some(&destination));
         }
         let who = process::current().identity();
-        let target = find(Address::parse(address)?)?;
+        let target = find(self.options().network(), Address::parse(address)?)?;
         self.until(Buffer::Send, nonblocking, || endpoint.connect(&target, who))
     }
 
@@ -214,7 +223,9 @@ impl SocketOps for Socket {
                     Err(_) => Errno::EOPNOTSUPP,
                 });
             }
-            (EndpointKind::Datagram, Some(address)) => Some(find(Address::parse(address)?)?),
+            (EndpointKind::Datagram, Some(address)) => {
+                Some(find(self.options().network(), Address::parse(address)?)?)
+            }
         };
         let has_files = !message.descriptors.is_empty();
         let outgoing = Outgoing {

@@ -76,7 +76,8 @@ impl Endpoint {
             // are the only two locks that are taken while another endpoint's lock is held. That is
             // safe: no other thread knows `other` yet, and an idle endpoint is the peer of no
             // endpoint.
-            let other = Endpoint::new(self.kind, listener.owner);
+            let network = self.network.clone();
+            let other = Endpoint::new(self.kind, listener.owner, network);
             other.join(self, who);
             other.inner.lock().name = name;
             {

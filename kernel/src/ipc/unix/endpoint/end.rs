@@ -77,7 +77,7 @@ impl Endpoint {
         if let Some(name) = &name {
             // An accepted endpoint has the listener's name, but does not own it.
             if node.is_some() || matches!(name, Name::Abstract(_)) && names::owns(name, self) {
-                names::release(name, node);
+                names::release(&self.network, name, node);
             }
         }
         if let Some(peer) = peer {

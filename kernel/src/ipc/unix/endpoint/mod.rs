@@ -23,6 +23,8 @@ use hayate_machine::sync::{Once, SpinLock};
 use super::account::Account;
 use super::address::Name;
 use super::message::{Message, Sender};
+use crate::namespace::Handle;
+use crate::net::config::Network;
 use crate::reclaim::growth::Grow;
 use crate::schedule::WaitQueue;
 use crate::vfs::fasync::Signals;
@@ -116,6 +118,8 @@ pub struct Endpoint {
     pub kind: EndpointKind,
     /// Credentials of the process that made it.
     pub owner: Ucred,
+    /// Its network namespace.
+    pub network: Handle<Network>,
     /// Counts the bytes that it has in flight; holds its buffer sizes.
     pub account: Arc<Account>,
     inner: SpinLock<Inner>,
@@ -194,10 +198,11 @@ impl Inner {
 
 impl Endpoint {
     /// Makes an unconnected endpoint.
-    pub fn new(kind: EndpointKind, owner: Ucred) -> Arc<Self> {
+    pub fn new(kind: EndpointKind, owner: Ucred, network: Handle<Network>) -> Arc<Self> {
         let endpoint = Arc::new(Self {
             kind,
             owner,
+            network,
             account: Account::new(owner.uid),
             inner: SpinLock::new(Inner {
                 role: Role::Idle,
@@ -260,8 +265,13 @@ impl Endpoint {
     }
 
     /// Makes two endpoints connected to each other: socketpair(2).
-    pub fn pair(kind: EndpointKind, owner: Ucred) -> (Arc<Self>, Arc<Self>) {
-        let (one, other) = (Self::new(kind, owner), Self::new(kind, owner));
+    pub fn pair(
+        kind: EndpointKind,
+        owner: Ucred,
+        network: Handle<Network>,
+    ) -> (Arc<Self>, Arc<Self>) {
+        let one = Self::new(kind, owner, network.clone());
+        let other = Self::new(kind, owner, network);
         one.join(&other, owner);
         other.join(&one, owner);
         (one, other)

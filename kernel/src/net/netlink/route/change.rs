@@ -11,31 +11,32 @@ use hayate_netlink::route::{
 
 use super::super::provider::{Making, NetworkChange, provider};
 use super::{find_link, index_of};
+use crate::net::config::Network;
 
 /// The metric of an IPv6 route that is given none (`IP6_RT_PRIO_USER`).
 const METRIC_V6: u32 = 1024;
 
 /// Carries out a request.
-pub(super) fn handle(request: &Request<'_>, of_family: u8) -> Result<()> {
+pub(super) fn handle(network: &Network, request: &Request<'_>, of_family: u8) -> Result<()> {
     let change = match request.header.kind {
-        kind::NEWLINK | kind::SETLINK => set_link(request)?,
-        kind::NEWADDR => new_address(request)?,
-        kind::DELADDR => delete_address(request)?,
+        kind::NEWLINK | kind::SETLINK => set_link(network, request)?,
+        kind::NEWADDR => new_address(network, request)?,
+        kind::DELADDR => delete_address(network, request)?,
         kind::NEWROUTE => {
-            let (way, _) = read_route(request, of_family)?;
+            let (way, _) = read_route(network, request, of_family)?;
             NetworkChange::NewRoute(way, making(request))
         }
-        kind::DELROUTE => delete_route(request, of_family)?,
-        kind::NEWNEIGH => new_neighbour(request)?,
+        kind::DELROUTE => delete_route(network, request, of_family)?,
+        kind::NEWNEIGH => new_neighbour(network, request)?,
         kind::DELNEIGH => {
             let asked = neighbour::Asked::read(request).ok_or(Errno::EINVAL)?;
             let address = asked.address.ok_or(Errno::EINVAL)?;
-            let index = find_link(index_of(asked.fixed.index)?, None)?.index;
+            let index = find_link(network, index_of(asked.fixed.index)?, None)?.index;
             NetworkChange::DeleteNeighbour { index, address }
         }
         _ => return Err(Errno::EOPNOTSUPP),
     };
-    provider()?.change(change)
+    provider()?.change(network, change)
 }
 
 /// The address that means any.
@@ -57,10 +58,10 @@ fn check_prefix(of_family: u8, address: IpAddr, prefix: u8) -> Result<()> {
     if of_family == known && prefix <= most { Ok(()) } else { Err(Errno::EINVAL) }
 }
 
-fn set_link(request: &Request<'_>) -> Result<NetworkChange> {
+fn set_link(network: &Network, request: &Request<'_>) -> Result<NetworkChange> {
     let asked = link::Asked::read(request).ok_or(Errno::EINVAL)?;
     let index = index_of(asked.fixed.index)?;
-    let link = match find_link(index, asked.name.as_ref()) {
+    let link = match find_link(network, index, asked.name.as_ref()) {
         // Links that programs make are of kinds that there are none of.
         Err(Errno::ENODEV) if request.header.flags & flag::CREATE != 0 => {
             return Err(Errno::EOPNOTSUPP);
@@ -87,7 +88,7 @@ fn set_link(request: &Request<'_>) -> Result<NetworkChange> {
     })
 }
 
-fn new_address(request: &Request<'_>) -> Result<NetworkChange> {
+fn new_address(network: &Network, request: &Request<'_>) -> Result<NetworkChange> {
     let asked = address::Asked::read(request).ok_or(Errno::EINVAL)?;
     let own = match asked.fixed.family {
         family::INET6 => asked.local.or(asked.address),
@@ -103,7 +104,7 @@ fn new_address(request: &Request<'_>) -> Result<NetworkChange> {
     if valid == 0 || preferred > valid {
         return Err(Errno::EINVAL);
     }
-    let link = find_link(asked.fixed.index, None).map_err(|error| match error {
+    let link = find_link(network, asked.fixed.index, None).map_err(|error| match error {
         Errno::EINVAL => Errno::ENODEV,
         other => other,
     })?;
@@ -124,18 +125,22 @@ fn new_address(request: &Request<'_>) -> Result<NetworkChange> {
     Ok(NetworkChange::NewAddress(added, making(request)))
 }
 
-fn delete_address(request: &Request<'_>) -> Result<NetworkChange> {
+fn delete_address(network: &Network, request: &Request<'_>) -> Result<NetworkChange> {
     let asked = address::Asked::read(request).ok_or(Errno::EINVAL)?;
     let own = asked.local.or(asked.address).ok_or(Errno::EINVAL)?;
     check_prefix(asked.fixed.family, own, asked.fixed.prefix)?;
-    let index = find_link(asked.fixed.index, None).map_err(|_| Errno::ENODEV)?.index;
+    let index = find_link(network, asked.fixed.index, None).map_err(|_| Errno::ENODEV)?.index;
     // Of IPv4 the prefix counts only together with the network's address (`inet_rtm_deladdr`).
     let prefix = (own.is_ipv6() || asked.address.is_some()).then_some(asked.fixed.prefix);
     Ok(NetworkChange::DeleteAddress { index, address: own, prefix })
 }
 
 /// Reads a route, and whether it has a table.
-fn read_route(request: &Request<'_>, of_family: u8) -> Result<(Route, route::Asked)> {
+fn read_route(
+    network: &Network,
+    request: &Request<'_>,
+    of_family: u8,
+) -> Result<(Route, route::Asked)> {
     let asked = route::Asked::read(request).ok_or(Errno::EINVAL)?;
     let v6 = match of_family {
         family::INET => false,
@@ -155,7 +160,7 @@ fn read_route(request: &Request<'_>, of_family: u8) -> Result<(Route, route::Ask
         return Err(Errno::EOPNOTSUPP);
     }
     if let Some(index) = asked.interface {
-        find_link(index, None).map_err(|_| Errno::ENODEV)?;
+        find_link(network, index, None).map_err(|_| Errno::ENODEV)?;
     }
     let way = Route {
         destination,
@@ -177,18 +182,18 @@ fn read_route(request: &Request<'_>, of_family: u8) -> Result<(Route, route::Ask
     Ok((way, asked))
 }
 
-fn delete_route(request: &Request<'_>, of_family: u8) -> Result<NetworkChange> {
-    let (mut way, asked) = read_route(request, of_family)?;
+fn delete_route(network: &Network, request: &Request<'_>, of_family: u8) -> Result<NetworkChange> {
+    let (mut way, asked) = read_route(network, request, of_family)?;
     // A field that is not given matches any.
     way.metric = asked.metric.unwrap_or(0);
     Ok(NetworkChange::DeleteRoute(way))
 }
 
-fn new_neighbour(request: &Request<'_>) -> Result<NetworkChange> {
+fn new_neighbour(network: &Network, request: &Request<'_>) -> Result<NetworkChange> {
     let asked = neighbour::Asked::read(request).ok_or(Errno::EINVAL)?;
     let address = asked.address.ok_or(Errno::EINVAL)?;
     check_prefix(asked.fixed.family, address, 0)?;
-    let index = find_link(index_of(asked.fixed.index)?, None)?.index;
+    let index = find_link(network, index_of(asked.fixed.index)?, None)?.index;
     let added = Neighbour {
         index,
         address,

@@ -14,6 +14,7 @@ use super::super::dump::List;
 use super::super::options::Options;
 use super::super::provider::provider;
 use super::{Made, find_link};
+use crate::net::config::Network;
 
 /// The family of links that belong to a bridge, of which there are none.
 const BRIDGE: u8 = 7;
@@ -21,11 +22,12 @@ const BRIDGE: u8 = 7;
 /// Makes the list that a request asks for. EOPNOTSUPP.
 pub(super) fn make(asking: &Asking<'_>, request: &Request<'_>, of_family: u8) -> Result<Made> {
     let strict = asking.options.contains(Options::STRICT);
+    let network = &*asking.endpoint.network;
     let (made, new) = match request.header.kind {
-        kind::GETLINK => (links(request, of_family, strict), kind::NEWLINK),
-        kind::GETADDR => (addresses(request, of_family, strict), kind::NEWADDR),
-        kind::GETROUTE => (routes(request, of_family, strict), kind::NEWROUTE),
-        kind::GETNEIGH => (neighbours(request, of_family, strict), kind::NEWNEIGH),
+        kind::GETLINK => (links(network, request, of_family, strict), kind::NEWLINK),
+        kind::GETADDR => (addresses(network, request, of_family, strict), kind::NEWADDR),
+        kind::GETROUTE => (routes(network, request, of_family, strict), kind::NEWROUTE),
+        kind::GETNEIGH => (neighbours(network, request, of_family, strict), kind::NEWNEIGH),
         _ => return Err(Errno::EOPNOTSUPP),
     };
     match made {
@@ -45,7 +47,12 @@ fn is_family(asked: u8, is: u8) -> bool {
     !matches!(asked, family::INET | family::INET6) || asked == is
 }
 
-fn links(request: &Request<'_>, of_family: u8, strict: bool) -> Result<(List, bool)> {
+fn links(
+    network: &Network,
+    request: &Request<'_>,
+    of_family: u8,
+    strict: bool,
+) -> Result<(List, bool)> {
     let asked = link::Asked::read(request);
     if strict {
         let asked = asked.as_ref().ok_or(Errno::EINVAL)?;
@@ -55,11 +62,16 @@ fn links(request: &Request<'_>, of_family: u8, strict: bool) -> Result<(List, bo
     }
     // No link has a master or is of a kind that is made by programs.
     let none = of_family == BRIDGE || asked.as_ref().is_some_and(|asked| asked.is_narrow);
-    let links = if none { Default::default() } else { provider()?.links()? };
+    let links = if none { Default::default() } else { provider()?.links(network)? };
     Ok((List::Links(links), asked.is_some_and(|asked| asked.is_narrow)))
 }
 
-fn addresses(request: &Request<'_>, of_family: u8, strict: bool) -> Result<(List, bool)> {
+fn addresses(
+    network: &Network,
+    request: &Request<'_>,
+    of_family: u8,
+    strict: bool,
+) -> Result<(List, bool)> {
     let mut index = 0;
     if strict {
         let asked = address::Asked::read(request).ok_or(Errno::EINVAL)?;
@@ -68,17 +80,22 @@ fn addresses(request: &Request<'_>, of_family: u8, strict: bool) -> Result<(List
         check(asked.local.is_none() && asked.address.is_none() && asked.label.is_none())?;
         index = asked.fixed.index;
         if index != 0 {
-            find_link(index, None)?;
+            find_link(network, index, None)?;
         }
     }
-    let mut all = provider()?.addresses()?;
+    let mut all = provider()?.addresses(network)?;
     all.retain(|own| {
         is_family(of_family, family_of(own.address)) && (index == 0 || own.index == index)
     });
     Ok((List::Addresses(all), index != 0))
 }
 
-fn routes(request: &Request<'_>, of_family: u8, strict: bool) -> Result<(List, bool)> {
+fn routes(
+    network: &Network,
+    request: &Request<'_>,
+    of_family: u8,
+    strict: bool,
+) -> Result<(List, bool)> {
     let mut selected = route::Asked::default();
     if strict {
         let asked = route::Asked::read(request).ok_or(Errno::EINVAL)?;
@@ -87,7 +104,7 @@ fn routes(request: &Request<'_>, of_family: u8, strict: bool) -> Result<(List, b
         check(asked.destination.is_none() && asked.gateway.is_none() && !asked.has_more)?;
         check(asked.source.is_none() && asked.preferred_source.is_none())?;
         if let Some(index) = asked.interface {
-            find_link(index, None)?;
+            find_link(network, index, None)?;
         }
         let known = [route::table::UNSPEC, route::table::MAIN, route::table::LOCAL];
         if !known.contains(&asked.table) {
@@ -95,7 +112,7 @@ fn routes(request: &Request<'_>, of_family: u8, strict: bool) -> Result<(List, b
         }
         selected = asked;
     }
-    let mut all = provider()?.routes()?;
+    let mut all = provider()?.routes(network)?;
     let wants = |asked: u32, is: u32| asked == 0 || asked == is;
     all.retain(|way| {
         is_family(of_family, family_of(way.destination))
@@ -107,7 +124,12 @@ fn routes(request: &Request<'_>, of_family: u8, strict: bool) -> Result<(List, b
     Ok((List::Routes(all), strict))
 }
 
-fn neighbours(request: &Request<'_>, of_family: u8, strict: bool) -> Result<(List, bool)> {
+fn neighbours(
+    network: &Network,
+    request: &Request<'_>,
+    of_family: u8,
+    strict: bool,
+) -> Result<(List, bool)> {
     let asked = neighbour::Asked::read(request);
     if strict {
         let asked = asked.as_ref().ok_or(Errno::EINVAL)?;
@@ -117,7 +139,7 @@ fn neighbours(request: &Request<'_>, of_family: u8, strict: bool) -> Result<(Lis
     }
     let asked = asked.unwrap_or_default();
     let is_known = matches!(of_family, family::UNSPEC | family::INET | family::INET6);
-    let mut all = provider()?.neighbours()?;
+    let mut all = provider()?.neighbours(network)?;
     all.retain(|it| {
         is_known
             && !asked.is_narrow

@@ -21,6 +21,7 @@ use super::dump::{Dump, List};
 use super::ports;
 use super::provider::provider;
 use crate::credentials::Capability;
+use crate::net::config::Network;
 use crate::vfs::caller;
 
 /// Room for a message about one link, address, route or neighbour.
@@ -38,8 +39,9 @@ pub fn handle(asking: &Asking<'_>, request: &Request<'_>) -> Result<Outcome> {
     // All begin with a family; a request without one is ignored.
     let Some(&of_family) = request.body().first() else { return Ok(Outcome::Done) };
     if asked & VERB != GET {
-        caller::require(Capability::NetAdmin)?;
-        return change::handle(request, of_family).map(|()| Outcome::Done);
+        let network = &*asking.endpoint.network;
+        caller::require_in(&network.owner, Capability::NetAdmin)?;
+        return change::handle(network, request, of_family).map(|()| Outcome::Done);
     }
     if request.header.flags & flag::DUMP != 0 {
         let (list, new, flags) = list::make(asking, request, of_family)?;
@@ -60,11 +62,11 @@ pub fn handle(asking: &Asking<'_>, request: &Request<'_>) -> Result<Outcome> {
 }
 
 /// Finds a link by its index or its name: ENODEV, EINVAL without either.
-fn find_link(index: u32, name: Option<&Name>) -> Result<Link> {
+fn find_link(network: &Network, index: u32, name: Option<&Name>) -> Result<Link> {
     if index == 0 && name.is_none() {
         return Err(Errno::EINVAL);
     }
-    let mut links = provider()?.links()?.into_iter();
+    let mut links = provider()?.links(network)?.into_iter();
     let is_meant = |link: &Link| {
         if index != 0 { link.index == index } else { name == Some(&link.name) }
     };
@@ -78,7 +80,8 @@ fn index_of(index: i32) -> Result<u32> {
 
 fn get_link(asking: &Asking<'_>, request: &Request<'_>) -> Result<()> {
     let asked = link::Asked::read(request).ok_or(Errno::EINVAL)?;
-    let link = find_link(index_of(asked.fixed.index)?, asked.name.as_ref())?;
+    let index = index_of(asked.fixed.index)?;
+    let link = find_link(&asking.endpoint.network, index, asked.name.as_ref())?;
     let header = asking.header(request, kind::NEWLINK, 0);
     asking.answer(ROOM, |writer| link.write(writer, header, 0))
 }
@@ -86,7 +89,7 @@ fn get_link(asking: &Asking<'_>, request: &Request<'_>) -> Result<()> {
 fn get_address(asking: &Asking<'_>, request: &Request<'_>) -> Result<()> {
     let asked = address::Asked::read(request).ok_or(Errno::EINVAL)?;
     let meant = asked.local.or(asked.address).ok_or(Errno::EINVAL)?;
-    let mut all = provider()?.addresses()?.into_iter();
+    let mut all = provider()?.addresses(&asking.endpoint.network)?.into_iter();
     let on_link = |own: &Address| asked.fixed.index == 0 || own.index == asked.fixed.index;
     let own = all.find(|own| own.address == meant && on_link(own)).ok_or(Errno::EADDRNOTAVAIL)?;
     let header = asking.header(request, kind::NEWADDR, 0);
@@ -106,7 +109,8 @@ fn get_way(asking: &Asking<'_>, request: &Request<'_>) -> Result<()> {
         return Err(Errno::EOPNOTSUPP);
     }
     let to = asked.destination.unwrap_or(change::any(v6));
-    let mut way = provider()?.way(to, asked.source, asked.interface.unwrap_or(0))?;
+    let (network, interface) = (&asking.endpoint.network, asked.interface.unwrap_or(0));
+    let mut way = provider()?.way(network, to, asked.source, interface)?;
     way.flags |= route::CLONED;
     way.user = Some(caller::identity().uid);
     let header = asking.header(request, kind::NEWROUTE, 0);
@@ -117,15 +121,17 @@ fn get_neighbour(asking: &Asking<'_>, request: &Request<'_>) -> Result<()> {
     let asked = neighbour::Asked::read(request).ok_or(Errno::EINVAL)?;
     let address = asked.address.ok_or(Errno::EINVAL)?;
     let index = index_of(asked.fixed.index)?;
-    find_link(index, None)?;
-    let mut all = provider()?.neighbours()?.into_iter();
+    let network = &asking.endpoint.network;
+    find_link(network, index, None)?;
+    let mut all = provider()?.neighbours(network)?.into_iter();
     let found = all.find(|it| it.index == index && it.address == address).ok_or(Errno::ENOENT)?;
     let header = asking.header(request, kind::NEWNEIGH, 0);
     asking.answer(ROOM, |writer| found.write(writer, header))
 }
 
-/// Announces a change to a group, if any socket hears it.
+/// Announces a change in a network namespace to a group, if any socket hears it.
 fn announce(
+    network: &Network,
     group: u32,
     kind: u16,
     write: impl FnOnce(&mut Writer<'_>, Header) -> core::result::Result<(), Full>,
@@ -135,34 +141,35 @@ fn announce(
     }
     let header = Header { kind, ..Header::default() };
     if let Ok(bytes) = message(ROOM, |writer| write(writer, header)) {
-        ports::broadcast(super::ROUTE, &bytes, group, Ucred { pid: 0, uid: 0, gid: 0 }, 0);
+        let kernel = Ucred { pid: 0, uid: 0, gid: 0 };
+        ports::broadcast(network, super::ROUTE, &bytes, group, kernel, 0);
     }
 }
 
 /// Announces a link that is new or changed, or that goes. `change`: the flags that are new.
-pub fn announce_link(link: &Link, change: u32, goes: bool) {
+pub fn announce_link(network: &Network, link: &Link, change: u32, goes: bool) {
     let kind = if goes { kind::DELLINK } else { kind::NEWLINK };
-    announce(group::LINK, kind, |writer, header| link.write(writer, header, change));
+    announce(network, group::LINK, kind, |writer, header| link.write(writer, header, change));
 }
 
 /// Announces an address that is new or changed, or that goes.
-pub fn announce_address(own: &Address, goes: bool) {
+pub fn announce_address(network: &Network, own: &Address, goes: bool) {
     let kind = if goes { kind::DELADDR } else { kind::NEWADDR };
     let group = if own.address.is_ipv4() { group::ADDRESS_V4 } else { group::ADDRESS_V6 };
-    announce(group, kind, |writer, header| own.write(writer, header));
+    announce(network, group, kind, |writer, header| own.write(writer, header));
 }
 
 /// Announces a route that is new, or that goes.
-pub fn announce_route(way: &Route, goes: bool) {
+pub fn announce_route(network: &Network, way: &Route, goes: bool) {
     let kind = if goes { kind::DELROUTE } else { kind::NEWROUTE };
     let group = if way.destination.is_ipv4() { group::ROUTE_V4 } else { group::ROUTE_V6 };
-    announce(group, kind, |writer, header| way.write(writer, header));
+    announce(network, group, kind, |writer, header| way.write(writer, header));
 }
 
 /// Announces a neighbour of which something new is known, or that is forgotten.
-pub fn announce_neighbour(neighbour: &Neighbour, goes: bool) {
+pub fn announce_neighbour(network: &Network, neighbour: &Neighbour, goes: bool) {
     let kind = if goes { kind::DELNEIGH } else { kind::NEWNEIGH };
-    announce(group::NEIGHBOUR, kind, |writer, header| neighbour.write(writer, header));
+    announce(network, group::NEIGHBOUR, kind, |writer, header| neighbour.write(writer, header));
 }
 
 /// A list, the type of its messages, and flags of theirs beside NLM_F_MULTI.
