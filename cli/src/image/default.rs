@@ -227,6 +227,8 @@ pub const SANDBOXES: Recipe = Recipe {
         "dash",
         "grep",
         "hostname",
+        "iproute2",
+        "iputils-ping",
         "libc-bin",
         "mount",
         "procps",

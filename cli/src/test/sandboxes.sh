@@ -76,6 +76,35 @@ processes)
     kill -9 $!
     while pgrep -x sleep > /dev/null; do :; done
     ;;
+network)
+    is '1: lo: <LOOPBACK> mtu 65536' sh -c 'unshare -rn ip addr | head -1 | cut -d" " -f1-5'
+    is 1 sh -c 'unshare -rn ip -o link | wc -l'
+    is 0 sh -c 'unshare -rn ip -o addr | wc -l'
+    up='ip link set lo up;'
+    is '127.0.0.1/8 ::1/128' words user unshare -Urn sh -c \
+        "$up ip -o addr | tr -s ' ' | cut -d' ' -f4"
+    user unshare -Urn sh -c "$up ping -c1 -W5 127.0.0.1" > /dev/null || fail "no answer"
+    user unshare -Urn sh -c "$up ping -c1 -W5 ::1" > /dev/null || fail "no answer"
+    user unshare -Urn sh -c "ping -c1 127.0.0.1" > /dev/null 2>&1 && fail "a way without lo"
+    user unshare -Urn sh -c "$up ping -c1 10.0.2.2" > /dev/null 2>&1 && fail "a way out"
+    user unshare -Urn ip link add type dummy 2> /dev/null && fail "a dummy"
+    user unshare -Ur ip link set lo down 2> /dev/null && fail "the machine's interface was changed"
+    ip link show lo | grep -q LOOPBACK,UP || fail "lo is down"
+    # A server that is not reached from outside, on a port that is taken outside.
+    mkdir -p outside inside
+    echo outside > outside/index.html
+    echo inside > inside/index.html
+    busybox httpd -p 127.0.0.1:8080 -h outside
+    get='busybox wget -qO- http://127.0.0.1:8080/'
+    is outside $get
+    is inside user unshare -Urn sh -c "$up busybox httpd -p 8080 -h inside; $get"
+    user unshare -Urn sh -c "$up $get" 2> /dev/null && fail "the server of outside was reached"
+    user unshare -Urn sh -c "$up busybox httpd -p 8081 -h inside; sleep 5" &
+    sleep 1
+    busybox wget -qO- http://127.0.0.1:8081/ 2> /dev/null && fail "that of inside was reached"
+    is outside $get
+    kill $!
+    ;;
 bubblewrap)
     sandbox='bwrap --ro-bind / / --unshare-user --unshare-uts --unshare-ipc'
     is 'uid=0(root) gid=0(root) groups=0(root)' $sandbox -- id
@@ -96,6 +125,15 @@ bubblewrap)
     user $sandbox --die-with-parent -- sh -c 'sleep 1003 & exit 3'
     [ $? = 3 ] || fail "another status"
     while pgrep -x sleep > /dev/null; do :; done
+    sandbox='bwrap --ro-bind / / --unshare-net'
+    is 1 sh -c "$sandbox -- ip -o link | wc -l"
+    is '127.0.0.1/8 ::1/128' words user $sandbox -- sh -c \
+        "ip -o addr | tr -s ' ' | cut -d' ' -f4"
+    is 'CapEff:	0000000000000000' user $sandbox -- grep CapEff /proc/self/status
+    user $sandbox -- sh -c 'busybox wget -qO- http://10.0.2.2/' 2> /dev/null && fail "a way out"
+    is 2 user bwrap --ro-bind / / --unshare-all --proc /proc -- sh -c 'echo $$'
+    is '127.0.0.1/8 ::1/128' words user bwrap --ro-bind / / --unshare-all --proc /proc -- sh -c \
+        "ip -o addr | tr -s ' ' | cut -d' ' -f4"
     ;;
 *)
     fail "no check $1"
