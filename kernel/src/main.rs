@@ -149,6 +149,7 @@ fn threaded() {
         fs::init();
         tty::devpts::register();
         fs::proc::register();
+        fs::cgroup::register();
         fs::sysfs::register();
     });
     timed("devices", || {

@@ -115,6 +115,8 @@ pub mod first {
     pub const USER: u64 = 0xefff_fffd;
     /// `pid`
     pub const PID: u64 = 0xefff_fffc;
+    /// `cgroup`
+    pub const CGROUP: u64 = 0xefff_fffb;
     /// `mnt`
     pub const MNT: u64 = 0xf000_0000;
     /// `net`

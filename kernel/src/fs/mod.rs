@@ -7,15 +7,17 @@
 //! | [`ninep`] | at a server on the host, which others use as well |
 //! | [`overlay`] | in a writable layer over read-only ones |
 //! | [`devfs`] | `/dev`: a tmpfs to which drivers add nodes |
+//! | [`cgroup`] | in the tree of control groups |
 //! | [`proc`], [`sysfs`] | nowhere: their texts are made when they are read |
 //!
 //! A file system knows the virtual file system, the page cache and drivers, and no process.
-//! [`proc`] and [`sysfs`] are the exception: they show the whole kernel, so they stand above
+//! [`proc`], [`cgroup`] and [`sysfs`] are the exception: they show the whole kernel, so they stand above
 //! processes, and nothing but system calls is above them.
 //!
 //! [`disk`] keeps the disks that drivers found, with their page caches, for file systems and for
 //! `/dev`. [`root`] puts the first root together, from the [`initramfs`] or a disk.
 
+pub mod cgroup;
 pub mod devfs;
 pub mod disk;
 pub mod ext4;

@@ -32,9 +32,12 @@ const ROOT_NUMBER: u64 = 1;
 static ROOT: What<()> = What::Directory(&[
     Item { name: "block", what: What::Listing(&Disks) },
     Item { name: "devices", what: What::Directory(DEVICES) },
-    Item { name: "fs", what: What::Directory(&[]) },
+    Item { name: "fs", what: What::Directory(FILE_SYSTEMS) },
     Item { name: "kernel", what: What::Directory(KERNEL) },
 ]);
+
+/// A directory to mount the file system of control groups on (`cgroup_init`).
+static FILE_SYSTEMS: &[Item<()>] = &[Item { name: "cgroup", what: What::Directory(&[]) }];
 
 static DEVICES: &[Item<()>] = &[Item { name: "system", what: What::Directory(SYSTEM) }];
 static SYSTEM: &[Item<()>] = &[Item { name: "cpu", what: What::Listing(&Cpus) }];

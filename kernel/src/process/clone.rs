@@ -19,11 +19,14 @@ use hayate_machine::fpu;
 use hayate_machine::trap::UserRegs;
 use hayate_machine::user::UserPtr;
 
+use super::cgroup::follow;
+use super::cgroup::group::Group;
+use super::cgroup::rest::Rest;
 use super::family;
 use super::membership;
 use super::namespaces;
 use super::namespaces::Namespaces;
-use super::pid_namespace::{Inside, PidNamespace};
+use super::pid_namespace::Inside;
 use super::pidfd;
 use super::pids;
 use super::pids::Number;
@@ -46,7 +49,7 @@ use crate::schedule::{Execution, Woken};
 
 /// The arguments of `clone`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct CloneRequest {
+pub struct CloneRequest<'a> {
     /// `CLONE_*`.
     pub flags: u64,
     /// The signal that is sent to the parent at the end; 0 for none.
@@ -61,12 +64,14 @@ pub struct CloneRequest {
     pub pidfd: usize,
     /// The new thread's thread pointer (`CLONE_SETTLS`).
     pub tls: u64,
+    /// The control group in which it begins instead of the caller's (`CLONE_INTO_CGROUP`).
+    pub into: Option<&'a Arc<Group>>,
 }
 
-/// The kinds of namespaces of which there is none.
-const MISSING: u64 = CLONE_NEWCGROUP | CLONE_NEWTIME;
+/// The kind of namespaces of which there is none.
+const MISSING: u64 = CLONE_NEWTIME;
 
-impl CloneRequest {
+impl CloneRequest<'_> {
     fn has(&self, flag: u64) -> bool {
         self.flags & flag != 0
     }
@@ -78,8 +83,7 @@ impl CloneRequest {
         ChildNumbers { set: told(CLONE_CHILD_SETTID), clear: told(CLONE_CHILD_CLEARTID) }
     }
 
-    /// Fails with `EINVAL` for invalid combinations, and for what is not implemented: two kinds of
-    /// namespaces, and control groups.
+    /// Fails with `EINVAL` for invalid combinations, and for a kind of namespaces that is not there.
     fn check(&self) -> Result<()> {
         let requires = |flag, needed| !self.has(flag) || self.has(needed);
         let bad = !requires(CLONE_THREAD, CLONE_SIGHAND)
@@ -87,7 +91,7 @@ impl CloneRequest {
             || (self.has(CLONE_NEWUSER) && self.has(CLONE_THREAD | CLONE_FS))
             || (self.has(CLONE_NEWPID) && self.has(CLONE_THREAD))
             || (self.has(CLONE_CLEAR_SIGHAND) && self.has(CLONE_SIGHAND))
-            || self.has(MISSING | CLONE_INTO_CGROUP)
+            || self.has(MISSING)
             || (self.has(CLONE_PIDFD) && self.has(CLONE_THREAD | CLONE_DETACHED))
             || (self.exit_signal != 0 && !is_signal(self.exit_signal));
         if bad { Err(Errno::EINVAL) } else { Ok(()) }
@@ -393,8 +397,7 @@ fn renew_namespaces(
     let own = own.map_or_else(Namespaces::first, |own| Namespaces::clone(&own));
     // The new thread's places, which it does not share.
     let places = thread.directories()?;
-    let active = maker.process.pid_namespace();
-    let mut new = own.renewed(flags, &thread.credentials(), &active, &places)?;
+    let mut new = own.renewed(flags, &thread.credentials(), &maker.process, &places)?;
     new.place(&places);
     thread.enter_namespaces(execution, Arc::new(new.set));
     Ok(())
@@ -433,6 +436,12 @@ fn introduce(
     if request.has(CLONE_THREAD) {
         let mut threads = process.threads.lock();
         threads.make_room(1)?;
+        if process.is_grouped()
+            && let Err(refused) = follow::thread_begins(process)
+        {
+            drop(threads);
+            return Err(refused.tell());
+        }
         threads.push(thread.clone());
         drop(threads);
         if schedule::current().is_guarded() {
@@ -456,26 +465,45 @@ fn introduce(
         withdraw(process);
         return Err(Errno::ERESTARTNOINTR);
     }
-    match process.own_pid_namespace() {
-        Some(own) => begin_inside(own, process),
-        None => Ok(()),
-    }
+    let is_inside = process.own_pid_namespace().is_some()
+        || parent.process.is_grouped()
+        || request.into.is_some();
+    if is_inside { begin_inside(parent, process, request.into) } else { Ok(()) }
 }
 
-/// Lets a process begin in a PID namespace, unless nothing begins there any more.
+/// Lets a process begin in a PID namespace, unless nothing begins there any more, and in a control
+/// group.
 #[cold]
-fn begin_inside(namespace: &PidNamespace, process: &Arc<Process>) -> Result<()> {
-    namespace.admit(process).inspect_err(|_| withdraw(process))
+fn begin_inside(parent: &Thread, process: &Arc<Process>, into: Option<&Arc<Group>>) -> Result<()> {
+    let admitted = match process.own_pid_namespace() {
+        Some(namespace) => namespace.admit(process),
+        None => Ok(()),
+    };
+    admitted
+        .and_then(|()| follow::process_begins(&parent.process, process, into))
+        .inspect_err(|_| withdraw(process))
 }
 
 /// Takes a process back that was made known.
 #[cold]
 fn withdraw(process: &Arc<Process>) {
     family::disown(process);
+    // Before the look, as at an end: a mover looks at it after it has marked the process.
+    process.raise_notice(notice::EXIT);
+    if process.is_grouped() {
+        leave_group(process);
+    }
     let gone = core::mem::take(&mut *process.threads.lock());
     pids::withdraw(process);
     drop(gone);
     process.parent.lock().take();
+}
+
+/// Takes a process out of a control group into which somebody has moved it before it began.
+#[cold]
+fn leave_group(process: &Process) {
+    follow::process_ends(process, true);
+    follow::process_gone(process);
 }
 
 /// Undoes what was done for a thread that does not begin.
@@ -506,6 +534,7 @@ fn wait_for_space(child: &Thread) {
     let parent = current();
     let execution = schedule::current();
     let mut interrupted = false;
+    let mut rest = Rest::of(&parent.process);
     loop {
         let given_back = || (!child.borrows.load(Ordering::SeqCst)).then_some(());
         match child.given_back.wait_interruptible(None, given_back) {
@@ -514,9 +543,11 @@ fn wait_for_space(child: &Thread) {
             Err(Woken::Interrupted | Woken::TimedOut) => {
                 interrupted = true;
                 execution.clear_interrupt();
+                rest.note();
             }
         }
     }
+    drop(rest);
     execution.goes_on();
     if interrupted {
         execution.interrupt();

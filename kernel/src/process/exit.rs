@@ -10,6 +10,8 @@ use core::sync::atomic::Ordering;
 
 use hayate_machine::{info, power};
 
+use super::cgroup::follow;
+use super::cgroup::group::News;
 use super::record::{Process, notice};
 use super::signal::stopping;
 use super::thread::{Thread, current};
@@ -92,8 +94,13 @@ fn leave<const ACCOUNTED: bool>(status: i32) {
         } else {
             let index = threads.iter().position(|entry| core::ptr::eq(&**entry, &*thread));
             let gone = index.map(|index| threads.remove(index));
+            let news = match process.is_grouped() {
+                true => follow::thread_ends(process, thread.id() == process.id()),
+                false => News::default(),
+            };
             drop(threads);
             drop(gone);
+            news.tell();
             false
         }
     };
@@ -103,7 +110,7 @@ fn leave<const ACCOUNTED: bool>(status: i32) {
         if ACCOUNTED {
             accounting::note(process, &thread, status, size);
         }
-        end_of_process(process, status);
+        end_of_process(process, thread.id(), status);
     } else {
         if thread.id() != process.id() && !is_shown {
             pids::release(thread.id());
@@ -157,8 +164,13 @@ fn decide(process: &Process, status: i32) -> i32 {
     *control.exit.get_or_insert(status)
 }
 
-fn end_of_process(process: &Arc<Process>, status: i32) {
+/// Ends a process, whose last thread has the number `last`.
+fn end_of_process(process: &Arc<Process>, last: u32, status: i32) {
     process.raise_notice(notice::EXIT);
+    // After the notice, which a mover looks at.
+    if process.is_grouped() {
+        follow::process_ends(process, last == process.id());
+    }
     process.exit_status.store(status, Ordering::Relaxed);
     if process.id() == 1 {
         first_process_ended(status);

@@ -12,6 +12,7 @@ use core::sync::atomic::Ordering;
 use hayate_abi::signal::*;
 use hayate_abi::{Errno, Result};
 
+use super::cgroup::follow;
 use super::job_control;
 use super::pids;
 use super::record::{Process, end_code, notice};
@@ -234,11 +235,22 @@ pub fn release(parent: &Process, child: &Arc<Process>) {
     }
 }
 
+/// Forgets who traced an ended process, and takes it out of its control group.
+#[cold]
+fn forget(child: &Arc<Process>) {
+    if child.is_involved() {
+        report::forget(child);
+    }
+    if child.is_grouped() {
+        follow::process_gone(child);
+    }
+}
+
 /// Removes an ended process: frees its number and drops its record.
 pub(super) fn bury(child: Arc<Process>) {
     let id = child.id();
-    if child.is_involved() {
-        report::forget(&child);
+    if child.is_marked() {
+        forget(&child);
     }
     // The last thread is still in the list, for queries about the zombie.
     let threads = core::mem::take(&mut *child.threads.lock());

@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering;
 use hayate_abi::{Errno, Result};
 
 use super::access;
+use super::cgroup::namespace::CgroupNamespace;
 use super::identity::UtsNamespace;
 use super::namespaces::{MOST_USER, Membership, Namespaces, count};
 use super::thread::Thread;
@@ -66,6 +67,13 @@ impl Thread {
         self.traces.has_namespaces()
     }
 
+    /// Whether nothing is for it that is kept of other programs, nor is anything kept of it: it may be
+    /// in other namespaces than the first, or is outside the root of control groups.
+    #[inline]
+    pub fn gets_nothing_kept(&self) -> bool {
+        self.is_apart() || self.process.is_outside_root()
+    }
+
     /// Its set of namespaces; `None` if it has left them.
     pub fn namespaces(&self) -> Option<Namespaces> {
         if self.execution.lock().is_none() {
@@ -94,6 +102,11 @@ impl Thread {
     /// Its IPC namespace. For the current thread.
     pub fn ipc(&self) -> Handle<IpcNamespace> {
         self.own_namespaces().map_or_else(|| Namespaces::first().ipc, |own| own.ipc.clone())
+    }
+
+    /// Its cgroup namespace. For the current thread.
+    pub fn cgroups(&self) -> Handle<CgroupNamespace> {
+        self.own_namespaces().map_or_else(|| Namespaces::first().cgroups, |own| own.cgroups.clone())
     }
 
     /// Its mount namespace. For the current thread.

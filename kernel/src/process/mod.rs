@@ -11,6 +11,7 @@
 //! | file | contents |
 //! |---|---|
 //! | [`identity`], [`limits`], [`usage`], [`restart`] | names, limits, consumption, interrupted sleeps |
+//! | [`cgroup`]: `events`, `group`, `frost`, `member`, `namespace` | control groups, and the place of a process among them |
 //! | [`namespaces`] | the namespaces that a thread is in |
 //! | [`signal`]: `sets`, `queue`, `actions`, `stop` | what a process and a thread have for signals |
 //! | [`session`], [`timers`] | a session and its terminal, the record of a process's timers |
@@ -25,6 +26,7 @@
 //! | [`signal`]: `send`, `stopping` | sending signals, stopping |
 //! | [`timer`], [`cpu_time`], [`scheduled`] | timers, those on processor time, ticks and switches |
 //! | [`seccomp`]: `judge`, `listener`, `install` | what filters do to a call, who is asked, giving filters |
+//! | [`cgroup`]: `rest`, `list`, `freezer`, `follow`, `moves` | what happens to members of control groups |
 //! | [`signal`]: `take`, `frame`, [`signalfd`](signal::signalfd) | taking signals |
 //! | [`job_control`], [`family`], [`wait`] | groups and terminals, parents and children, waiting |
 //! | [`futex`], [`dump`], [`victim`] | waiting for a word in memory, core files, the end for memory |
@@ -49,6 +51,7 @@ pub mod access;
 pub mod accounting;
 mod addressee;
 mod attention;
+pub mod cgroup;
 pub mod clone;
 pub mod cpu_time;
 pub mod dump;

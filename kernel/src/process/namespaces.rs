@@ -7,9 +7,9 @@
 //! of the word that [`crate::schedule::Execution::bequeaths`] reads anyway, and that there is one
 //! to drop is a mark that the end of a thread reads anyway ([`crate::ipc::sysv::traces`]).
 //!
-//! There are further UTS, IPC, mount, PID and network namespaces ([`super::identity`],
+//! There are further UTS, IPC, mount, PID, network and cgroup namespaces ([`super::identity`],
 //! [`crate::ipc::namespace`], [`crate::vfs::mount`], [`super::pid_namespace`],
-//! [`crate::net::config`]). Each belongs to the
+//! [`crate::net::config`], [`super::cgroup::namespace`]). Each belongs to the
 //! user namespace of its maker ([`crate::user_namespace`]), and `CAP_SYS_ADMIN` there makes and
 //! enters one. The user namespace of a thread is in its credentials and not in the set; but a
 //! thread of another one than the first always has a set, and so has every thread of another PID
@@ -25,16 +25,19 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 
 use hayate_abi::process::{
-    CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER, CLONE_NEWUTS,
-    CLONE_SYSVSEM,
+    CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER,
+    CLONE_NEWUTS, CLONE_SYSVSEM,
 };
 use hayate_abi::{Errno, Result};
 
+use super::cgroup::namespace as cgroup;
+use super::cgroup::namespace::CgroupNamespace;
 use super::identity;
 use super::identity::UtsNamespace;
 use super::limits::PID_MAX;
 use super::pid_namespace;
 use super::pid_namespace::PidNamespace;
+use super::record::Process;
 use crate::credentials::{Capability, Credentials};
 use crate::ipc::namespace as ipc;
 use crate::ipc::namespace::IpcNamespace;
@@ -51,7 +54,8 @@ use crate::vfs::users::{Count, Counted, Holdings, Limit};
 pub const KINDS: u64 = OF_SET | CLONE_NEWUSER;
 
 /// Those that a set has. Its user namespace is in the credentials of a thread.
-const OF_SET: u64 = CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET;
+const OF_SET: u64 =
+    CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWCGROUP;
 
 /// `/proc/sys/user/max_uts_namespaces`: half as many as there may be threads (`fork_init`).
 pub static MOST_UTS: Limit = Limit::new(|| PID_MAX as usize / 2);
@@ -66,6 +70,9 @@ pub static MOST_PID: Limit = Limit::new(|| PID_MAX as usize / 2);
 
 /// `/proc/sys/user/max_net_namespaces`
 pub static MOST_NET: Limit = Limit::new(|| PID_MAX as usize / 2);
+
+/// `/proc/sys/user/max_cgroup_namespaces`
+pub static MOST_CGROUP: Limit = Limit::new(|| PID_MAX as usize / 2);
 
 /// `/proc/sys/user/max_user_namespaces`
 pub static MOST_USER: Limit = Limit::new(|| PID_MAX as usize / 2);
@@ -96,6 +103,8 @@ pub struct Namespaces {
     pub pids: Handle<PidNamespace>,
     /// Sockets that it makes are there, and its interfaces are seen.
     pub network: Handle<Network>,
+    /// The control group from which paths of control groups begin.
+    pub cgroups: Handle<CgroupNamespace>,
 }
 
 /// A changed set, and the places of the thread in its mounts, if these are others.
@@ -124,12 +133,12 @@ impl Namespaces {
             mounts: Handle::First(&mount::FIRST),
             pids: Handle::First(&pid_namespace::FIRST),
             network: config::first(),
+            cgroups: Handle::First(&cgroup::FIRST),
         }
     }
 
     /// This set with new namespaces of the kinds in `flags` (`copy_namespaces`, kernel/nsproxy.c),
-    /// for a thread whose process is in the PID namespace `active` and whose places are those of
-    /// `context`. They belong to the user namespace of `maker`, which a new one is made for before
+    /// for a thread of `process` whose places are those of `context`. They belong to the user namespace of `maker`, which a new one is made for before
     /// ([`super::membership`]).
     ///
     /// # Errors
@@ -141,7 +150,7 @@ impl Namespaces {
         &self,
         flags: u64,
         maker: &Credentials,
-        active: &PidNamespace,
+        process: &Process,
         context: &FsContext,
     ) -> Result<Renewed> {
         const APART_AND_SHARED: u64 = CLONE_NEWIPC | CLONE_SYSVSEM;
@@ -171,7 +180,8 @@ impl Namespaces {
         }
         if flags & CLONE_NEWPID != 0 {
             // `copy_pid_ns`, kernel/pid_namespace.c.
-            let fits = self.pids.is(active) && maker.user.is_within(&self.pids.owner);
+            let fits =
+                self.pids.is(&process.pid_namespace()) && maker.user.is_within(&self.pids.owner);
             if !fits {
                 return Err(Errno::EINVAL);
             }
@@ -181,6 +191,10 @@ impl Namespaces {
         if flags & CLONE_NEWNET != 0 {
             let counted = count(maker, |user| &user.network_namespaces, &MOST_NET)?;
             new.network = config::another(owner(), Box::new(counted))?;
+        }
+        if flags & CLONE_NEWCGROUP != 0 {
+            let counted = count(maker, |user| &user.cgroup_namespaces, &MOST_CGROUP)?;
+            new.cgroups = CgroupNamespace::another(process.cgroup(), owner(), counted);
         }
         Ok(Renewed { set: new, places })
     }

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use hayate_abi::process::{RLIM_INFINITY, RLIMIT_CPU};
 use hayate_abi::signal::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SIGKILL, Siginfo, SignalSet};
@@ -10,6 +10,7 @@ use hayate_machine::sync::{Once, SpinLock};
 use intrusive_collections::{LinkedList, LinkedListAtomicLink, linked_list};
 use smallvec::SmallVec;
 
+use super::cgroup::member::Member;
 use super::limits::Limits;
 use super::pid_namespace::Inside;
 use super::session::Session;
@@ -43,6 +44,8 @@ pub mod notice {
     pub const CUT: u32 = 64;
     /// It has ended, and its parent may not wait for it before a tracer has (`super::tracing`).
     pub const HELD: u32 = 128;
+    /// Its control group is being frozen; every thread rests ([`super::super::cgroup`]).
+    pub const FREEZE: u32 = 256;
 }
 
 /// The bit of a wait status that tells of a core file (`WCOREDUMP`).
@@ -199,11 +202,18 @@ pub struct Process {
     pub is_newcomer: AtomicBool,
     /// How often its mode was switched.
     pub mode_switches: AtomicU64,
-    /// See [`Process::is_involved`].
-    involved: AtomicBool,
+    /// [`INVOLVED`] and [`GROUPED`].
+    marks: AtomicU8,
+    /// Its place among the control groups, if it is or was outside their root.
+    pub(super) member: Once<Box<Member>>,
     /// Its place in a PID namespace other than the first; set before it begins.
     pub(super) inside: Once<Inside>,
 }
+
+/// A mark of a process: see [`Process::is_involved`].
+const INVOLVED: u8 = 1;
+/// A mark of a process: see [`Process::is_grouped`].
+const GROUPED: u8 = 2;
 
 static NEXT_SERIAL: AtomicU64 = AtomicU64::new(1);
 
@@ -282,7 +292,8 @@ impl Process {
             keeps_mode: AtomicBool::new(from.keeps_mode),
             is_newcomer: AtomicBool::new(from.is_newcomer),
             mode_switches: AtomicU64::new(0),
-            involved: AtomicBool::new(false),
+            marks: AtomicU8::new(0),
+            member: Once::new(),
             inside: Once::new(),
         }
     }
@@ -372,12 +383,29 @@ impl Process {
     /// Whether a thread of it has ever traced another one or been traced.
     #[inline(always)]
     pub fn is_involved(&self) -> bool {
-        self.involved.load(Ordering::SeqCst)
+        self.marks.load(Ordering::SeqCst) & INVOLVED != 0
+    }
+
+    /// Whether it is, or was, in another control group than the root ([`super::cgroup`]).
+    #[inline(always)]
+    pub fn is_grouped(&self) -> bool {
+        self.marks.load(Ordering::SeqCst) & GROUPED != 0
+    }
+
+    /// Whether it is involved or grouped, which few are.
+    #[inline(always)]
+    pub(super) fn is_marked(&self) -> bool {
+        self.marks.load(Ordering::SeqCst) != 0
+    }
+
+    /// Notes that it is about to be in another control group than the root.
+    pub(super) fn mark_grouped(&self) {
+        self.marks.fetch_or(GROUPED, Ordering::SeqCst);
     }
 
     /// Notes that a thread of it is about to trace or to be traced.
     pub(super) fn involve(&self) {
-        self.involved.store(true, Ordering::SeqCst);
+        self.marks.fetch_or(INVOLVED, Ordering::SeqCst);
     }
 
     /// Whether the process is to end or has ended.

@@ -37,8 +37,7 @@ pub fn setns(fd: i32, kind: i32) -> Result<()> {
     if held.as_ref().is_err_and(|&error| error == Errno::EBADF) {
         return Err(Errno::EINVAL);
     }
-    const KINDS: u64 =
-        CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNET;
+    const KINDS: u64 = namespaces::KINDS | CLONE_NEWNET;
     if wanted == 0 || wanted & !KINDS != 0 {
         return Err(Errno::EINVAL);
     }
@@ -53,8 +52,9 @@ pub fn setns(fd: i32, kind: i32) -> Result<()> {
         Namespace::Ipc(set.ipc),
         Namespace::Pid(other.process.pid_namespace()),
         Namespace::Network(set.network),
+        Namespace::Cgroup(set.cgroups),
     ];
-    let chosen: ArrayVec<Namespace, 6> =
+    let chosen: ArrayVec<Namespace, 7> =
         all.into_iter().filter(|one| wanted & one.kind() != 0).collect();
     enter(&thread, &chosen)
 }
@@ -97,6 +97,7 @@ fn enter(thread: &Thread, chosen: &[Namespace]) -> Result<()> {
             }
             Namespace::Pid(pids) => new.pids = pids.clone(),
             Namespace::Network(network) => new.network = network.clone(),
+            Namespace::Cgroup(cgroups) => new.cgroups = cgroups.clone(),
         }
     }
     let has = |kind| chosen.iter().any(|namespace| namespace.kind() & kind != 0);

@@ -14,8 +14,10 @@ use hayate_machine::trap::UserRegs;
 use hayate_machine::user::{self, UserPtr};
 
 use super::file as paths;
+use crate::fs::cgroup;
 use crate::memory;
 use crate::process;
+use crate::process::cgroup::group::Group;
 use crate::process::clone;
 use crate::process::clone::CloneRequest;
 use crate::process::images;
@@ -67,6 +69,7 @@ pub fn clone(
             pidfd: parent_tid,
             child_tid,
             tls: tls as u64,
+            into: None,
         },
     )
 }
@@ -100,6 +103,12 @@ pub fn clone3(regs: &mut UserRegs, arguments: usize, size: usize) -> Result<u32>
         return Err(Errno::EINVAL);
     }
     let stack = args.stack.checked_add(args.stack_size).ok_or(Errno::EINVAL)?;
+    let into = match args.flags & CLONE_INTO_CGROUP {
+        0 => None,
+        // It is in the third form of the arguments, which is the longest.
+        _ if size < KNOWN => return Err(Errno::EINVAL),
+        _ => Some(group_to_begin_in(args.cgroup, args.flags)?),
+    };
     clone::start(
         regs,
         &CloneRequest {
@@ -110,8 +119,19 @@ pub fn clone3(regs: &mut UserRegs, arguments: usize, size: usize) -> Result<u32>
             pidfd: args.pidfd as usize,
             child_tid: args.child_tid as usize,
             tls: args.tls,
+            into: into.as_ref(),
         },
     )
+}
+
+/// The control group that `CLONE_INTO_CGROUP` names. `EINVAL` for what is no descriptor; `EBADF` and
+/// the errors of [`cgroup::group_to_begin_in`].
+#[cold]
+fn group_to_begin_in(descriptor: u64, flags: u64) -> Result<Arc<Group>> {
+    let descriptor = i32::try_from(descriptor).map_err(|_| Errno::EINVAL)?;
+    let thread = process::current();
+    let directory = thread.file(descriptor)?;
+    cgroup::group_to_begin_in(&directory, &thread, flags & CLONE_THREAD != 0)
 }
 
 /// Whether bytes of the program are all zero (`check_zeroed_user`, lib/usercopy.c). Fails with
@@ -228,7 +248,7 @@ fn prepare<W: Watch>(
         let start = images::Start { path: &shown, arguments, environment, randomise };
         if !images::are_wanted() && !templates::table::is_any_bound()
             || tracing::is_traced(&thread)
-            || thread.is_apart()
+            || thread.gets_nothing_kept()
         {
             W::begins(&shown, || (Began::First, images::asking::told(&thread, program, &start)));
             return Beginning::Usual;
@@ -464,8 +484,7 @@ pub fn unshare(flags: usize) -> Result<()> {
         kinds => {
             let own = thread.namespaces().ok_or(Errno::ESRCH)?;
             let maker = user.as_ref().unwrap_or(&old);
-            let active = thread.process.pid_namespace();
-            Some(own.renewed(kinds, maker, &active, &*thread.directories()?)?)
+            Some(own.renewed(kinds, maker, &thread.process, &*thread.directories()?)?)
         }
     };
     if flags & CLONE_FILES != 0 {

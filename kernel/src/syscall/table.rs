@@ -203,8 +203,8 @@ syscalls! {
     }
 
     "Processes and threads" {
-        56 clone(flags: Word, stack: Word, parent_tid: Pointer, child_tid: Pointer, tls: Word) [partial registers process::clone "of namespaces all but cgroup and time"];
-        435 clone3(arguments: Pointer, size: Size) [partial registers process::clone3 "of namespaces all but cgroup and time; no set_tid"];
+        56 clone(flags: Word, stack: Word, parent_tid: Pointer, child_tid: Pointer, tls: Word) [partial registers process::clone "of namespaces all but time"];
+        435 clone3(arguments: Pointer, size: Size) [partial registers process::clone3 "of namespaces all but time; no set_tid"];
         57 fork() [complete registers process::fork];
         58 vfork() [complete registers process::vfork];
         59 execve(path: Path, arguments: Pointer, environment: Pointer) [complete registers process::execve];
@@ -222,7 +222,7 @@ syscalls! {
         124 getsid(pid: Int) [complete process::getsid];
         112 setsid() [complete process::setsid];
         218 set_tid_address(address: Word) [complete process::set_tid_address];
-        272 unshare(flags: Word) [partial process::unshare "of namespaces all but cgroup and time"];
+        272 unshare(flags: Word) [partial process::unshare "of namespaces all but time"];
         317 seccomp(operation: Uint, flags: Flags, arguments: Pointer) [complete seccomp::seccomp];
         157 prctl(option: Int, second: Word, third: Word, fourth: Word, fifth: Word) [partial prctl::prctl "no MCE and mm options"];
         158 arch_prctl(code: Int, address: Word) [partial arch::arch_prctl "no CPUID faulting, no AMX permission"];

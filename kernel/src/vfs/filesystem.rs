@@ -3,13 +3,14 @@
 
 use alloc::string::String;
 use alloc::sync::{Arc, Weak};
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use hayate_abi::Result;
 use hayate_machine::sync::SpinLock;
 
 use super::attributes::DeviceNumber;
-use super::dentry::HeldNames;
+use super::dentry::{HeldNames, Name};
 use super::inode::Inode;
 
 /// How long the dentry cache may keep the answers of a file system.
@@ -58,6 +59,15 @@ pub trait FileSystem: Send + Sync {
     fn device(&self) -> u64;
     /// Returns its root directory.
     fn root(&self) -> Arc<dyn Inode>;
+    /// Returns the names that lead from there to where a mount of it begins.
+    fn beginning(&self) -> Result<Vec<Name>> {
+        Ok(Vec::new())
+    }
+    /// Returns the path of a mount's beginning as `/proc/PID/mountinfo` shows it; `root` is the path
+    /// from the root.
+    fn shown_root(&self, root: Vec<u8>) -> Result<Vec<u8>> {
+        Ok(root)
+    }
     /// Returns the numbers of `statfs(2)`.
     fn usage(&self) -> Usage;
     /// Whether it shows what mounts on it may hide from the programs of a container, so that no

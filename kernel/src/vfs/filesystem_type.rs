@@ -28,19 +28,23 @@ pub struct MountRequest<'a> {
 impl MountRequest<'_> {
     /// Returns the options as pairs of key and value (empty without `=`).
     pub fn options(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.data.split(|&byte| byte == b',').filter(|word| !word.is_empty()).map(|word| match word
-            .iter()
-            .position(|&byte| byte == b'=')
-        {
-            Some(at) => (&word[..at], &word[at + 1..]),
-            None => (word, &word[word.len()..]),
-        })
+        options(self.data)
     }
 
     /// Returns the file that the source names, for file systems on a device.
     pub fn source_location(&self) -> Result<Location> {
         self.resolver.resolve(self.source, WalkFlags::empty())
     }
+}
+
+/// Returns options as pairs of key and value (empty without `=`).
+pub fn options(data: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    data.split(|&byte| byte == b',').filter(|word| !word.is_empty()).map(|word| {
+        match word.iter().position(|&byte| byte == b'=') {
+            Some(at) => (&word[..at], &word[at + 1..]),
+            None => (word, &word[word.len()..]),
+        }
+    })
 }
 
 /// A type of file system that can be mounted.

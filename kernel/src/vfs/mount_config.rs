@@ -21,7 +21,7 @@ use super::mount;
 use super::mount::flags::{MS_RDONLY, MS_SYNCHRONOUS};
 use super::mount::{Mount, MountNamespace};
 use super::mount_locks::require_no_revelation;
-use super::mount_tree::with_access_times;
+use super::mount_tree::{beginning_of, with_access_times};
 use super::open_file::flags::O_RDWR;
 use super::open_file::{FileOps, OpenFile, Traits};
 use super::path::Resolver;
@@ -182,7 +182,7 @@ impl Configuration {
         let source: String = growth::text(state.source.as_deref().unwrap_or(b"none"))?;
         let read_only = state.flags & MS_RDONLY;
         let flags = with_access_times(flags | read_only);
-        let mount = Mount::whole_of(filesystem, flags, source, user);
+        let mount = beginning_of(filesystem, flags, source, user)?;
         let lock = mount::lock();
         require_no_revelation(own, &mount)?;
         drop(lock);

@@ -5,6 +5,7 @@
 //! caller changes mounts of its own namespace alone (`check_mnt`, fs/namespace.c of Linux 6.1), and
 //! its own is the first argument.
 
+use alloc::string::String;
 use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
@@ -12,6 +13,7 @@ use hayate_machine::sync::Once;
 
 use super::context::FsContext;
 use super::dentry::Dentry;
+use super::filesystem::FileSystem;
 use super::filesystem_type;
 use super::filesystem_type::MountRequest;
 use super::inode::FileKind;
@@ -22,7 +24,7 @@ use super::mount_locks::require_no_revelation;
 use super::mount_point::keep_way;
 use super::open_file::flags::O_PATH;
 use super::open_file::{FileOps, OpenFile, Traits};
-use super::path::{Resolver, WalkFlags};
+use super::path::{Resolver, WalkFlags, lookup};
 use super::users::Counted;
 use crate::credentials::{Capability, Credentials};
 use crate::namespace::Handle;
@@ -99,7 +101,7 @@ pub fn mount(
     let filesystem = (kind.mount)(&request)?;
     let _lock = mount::lock();
     // The mount is made first: with it goes the file system, whose root refers to it.
-    let mount = Mount::whole_of(filesystem, with_access_times(flags), name, user);
+    let mount = beginning_of(filesystem, with_access_times(flags), name, user)?;
     if !own.has(&target.mount) {
         return Err(Errno::EINVAL);
     }
@@ -109,6 +111,30 @@ pub fn mount(
     mount::reserve(1)?;
     mount.attach(&target);
     Ok(())
+}
+
+/// Makes a mount of a file system that begins where that says; it is not attached yet.
+///
+/// # Errors
+/// `ENOENT` (there is no such place any more), `ENOMEM`.
+pub fn beginning_of(
+    filesystem: Arc<dyn FileSystem>,
+    flags: u64,
+    source: String,
+    user: Handle<UserNamespace>,
+) -> Result<Arc<Mount>> {
+    let names = filesystem.beginning()?;
+    let whole = Mount::whole_of(filesystem, flags, source.clone(), user.clone());
+    if names.is_empty() {
+        return Ok(whole);
+    }
+    let mut root = whole.root().clone();
+    for name in names {
+        let inode = root.inode().ok_or(Errno::ENOENT)?;
+        root = lookup(&root, &inode, &name)?;
+    }
+    root.inode().ok_or(Errno::ENOENT)?;
+    Ok(Mount::new(whole.filesystem().clone(), root, flags, source, user))
 }
 
 /// Adds the default: access times are kept relative, as since Linux 2.6.30. `MS_STRICTATIME`

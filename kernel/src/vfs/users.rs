@@ -86,6 +86,8 @@ pub struct Holdings {
     pub pid_namespaces: Count,
     /// Network namespaces (`user.max_net_namespaces`).
     pub network_namespaces: Count,
+    /// Cgroup namespaces (`user.max_cgroup_namespaces`).
+    pub cgroup_namespaces: Count,
     /// User namespaces (`user.max_user_namespaces`).
     pub user_namespaces: Count,
 }

@@ -5,8 +5,8 @@
 //! mount on which it is bound, keeps a namespace that no thread is in. Two processes show the same
 //! number if and only if they share the namespace.
 //!
-//! Kinds that do not exist (cgroup, time) have no file, as in a kernel built without them. A thread that has ended is in no
-//! namespaces but those of its users (`ENOENT`).
+//! The kind that does not exist (time) has no file, as in a kernel built without it. A thread that
+//! has ended is in no namespaces but those of its users (`ENOENT`).
 
 use alloc::format;
 use alloc::sync::Arc;
@@ -22,6 +22,7 @@ use super::tree::{Item, What};
 use crate::ipc::namespace::IpcNamespace;
 use crate::namespace::Handle;
 use crate::net::config::Network;
+use crate::process::cgroup::namespace::CgroupNamespace;
 use crate::process::identity::UtsNamespace;
 use crate::process::numbers;
 use crate::process::pid_namespace::PidNamespace;
@@ -52,6 +53,8 @@ pub enum Namespace {
     Network(Handle<Network>),
     /// Numbers of processes.
     Pid(Handle<PidNamespace>),
+    /// Paths of control groups.
+    Cgroup(Handle<CgroupNamespace>),
     /// Users.
     User(Handle<UserNamespace>),
 }
@@ -65,6 +68,7 @@ impl Namespace {
             Namespace::Mount(_) => CLONE_NEWNS,
             Namespace::Network(_) => CLONE_NEWNET,
             Namespace::Pid(_) => CLONE_NEWPID,
+            Namespace::Cgroup(_) => CLONE_NEWCGROUP,
             Namespace::User(_) => CLONE_NEWUSER,
         }
     }
@@ -77,6 +81,7 @@ impl Namespace {
             Namespace::Mount(_) => "mnt",
             Namespace::Network(_) => "net",
             Namespace::Pid(_) => "pid",
+            Namespace::Cgroup(_) => "cgroup",
             Namespace::User(_) => "user",
         }
     }
@@ -88,6 +93,7 @@ impl Namespace {
             Namespace::Mount(mounts) => mounts.number,
             Namespace::Network(network) => network.number,
             Namespace::Pid(pids) => pids.number,
+            Namespace::Cgroup(cgroups) => cgroups.number,
             Namespace::User(user) => user.number,
         }
     }
@@ -101,6 +107,7 @@ impl Namespace {
             Namespace::Mount(mounts) => Some(mounts.owner.clone()),
             Namespace::Pid(pids) => Some(pids.owner.clone()),
             Namespace::Network(network) => Some(network.owner.clone()),
+            Namespace::Cgroup(cgroups) => Some(cgroups.owner.clone()),
             Namespace::User(user) => user.parent().cloned(),
         }
     }
@@ -155,6 +162,7 @@ macro_rules! namespace {
 
 /// The items of `/proc/PID/ns`.
 pub static ITEMS: &[Item<Target>] = &[
+    namespace!("cgroup", |target| Ok(Namespace::Cgroup(set(target)?.cgroups))),
     namespace!("ipc", |target| Ok(Namespace::Ipc(set(target)?.ipc))),
     namespace!("mnt", |target| Ok(Namespace::Mount(set(target)?.mounts))),
     namespace!("net", |target| Ok(Namespace::Network(set(target)?.network))),

@@ -32,6 +32,7 @@ const LONGEST_VECTOR: usize = 128 * 1024;
 pub static PROCESS: What<Target> = What::Directory(&[
     Item { name: "task", what: What::Listing(&Tasks) },
     Item { name: "auxv", what: What::Private(auxv) },
+    Item { name: "cgroup", what: What::Text(cgroup) },
     Item { name: "cmdline", what: What::Text(cmdline) },
     Item { name: "comm", what: What::Setting(comm, set_comm) },
     Item { name: "coredump_filter", what: What::Setting(coredump_filter, set_coredump_filter) },
@@ -65,6 +66,7 @@ pub static PROCESS: What<Target> = What::Directory(&[
 
 /// `/proc/PID/task/TID`.
 pub static THREAD: What<Target> = What::Directory(&[
+    Item { name: "cgroup", what: What::Text(cgroup) },
     Item { name: "cmdline", what: What::Text(cmdline) },
     Item { name: "comm", what: What::Setting(comm, set_comm) },
     Item { name: "cwd", what: What::Magic(cwd, |target| show(target, cwd)) },
@@ -195,6 +197,14 @@ fn auxv(target: &Target, out: &mut Vec<u8>) -> Result<()> {
 }
 
 // ---- the process --------------------------------------------------------------------------------
+
+/// Of one hierarchy, as the reader's namespace sees it (`proc_cgroup_show`).
+fn cgroup(target: &Target, out: &mut Vec<u8>) -> Result<()> {
+    let group = target.process()?.cgroup();
+    bytes(out, b"0::")?;
+    bytes(out, &group.path_from(process::current().cgroups().root())?)?;
+    bytes(out, if group.is_removed() { b" (deleted)\n" } else { b"\n" })
+}
 
 fn comm(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     line_of(out, &process_name(target)?)

@@ -25,6 +25,7 @@ const FIRST_PROCESS: u64 = 1 << 16;
 
 /// The files of the root directory, besides processes.
 static ITEMS: &[Item<()>] = &[
+    Item { name: "cgroups", what: What::Text(system::cgroups) },
     Item { name: "cmdline", what: What::Text(system::cmdline) },
     Item { name: "cpuinfo", what: What::Text(system::cpuinfo) },
     Item { name: "devices", what: What::Text(system::devices) },

@@ -245,6 +245,7 @@ fn most_namespaces(text: &[u8]) -> Result<usize> {
 }
 
 static USER: &[Item<()>] = &[
+    limit!("max_cgroup_namespaces", namespaces::MOST_CGROUP, most_namespaces),
     limit!("max_ipc_namespaces", namespaces::MOST_IPC, most_namespaces),
     limit!("max_mnt_namespaces", namespaces::MOST_MNT, most_namespaces),
     limit!("max_net_namespaces", namespaces::MOST_NET, most_namespaces),

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use hayate_abi::Result;
+use hayate_cgroup_rules::controllers::Controllers;
 use hayate_machine::boot;
 use hayate_machine::cpu;
 use hayate_machine::paging;
@@ -16,6 +17,7 @@ use crate::ipc::sysv::shm;
 use crate::memory::deferred_free;
 use crate::page_cache::{reclaim, write_back};
 use crate::process;
+use crate::process::cgroup::group;
 use crate::process::thread::current;
 use crate::process::{identity, pids};
 use crate::reclaim::growth;
@@ -180,6 +182,16 @@ pub(super) fn filesystems(_: &(), out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
+/// `/proc/cgroups`: the controllers, of the one hierarchy, with the number of its groups.
+pub(super) fn cgroups(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    line(out, format_args!("#subsys_name\thierarchy\tnum_cgroups\tenabled"))?;
+    let (live, dying) = group::root().counts();
+    for name in Controllers::ALL.names() {
+        line(out, format_args!("{name}\t0\t{}\t1", 1 + live + dying))?;
+    }
+    Ok(())
+}
+
 pub(super) fn devices(_: &(), out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("Character devices:"))?;
     for (major, name) in device::majors(FileKind::CharDevice) {
@@ -237,7 +249,7 @@ pub fn mountinfo(root: &mount::Location, out: &mut Vec<u8>) -> Result<()> {
         let parent = mounted.attached().map_or(mounted.id(), |place| place.mount.id());
         put(out, format_args!("{} {parent} {}:{} ", mounted.id(), device.major, device.minor))?;
         // Mounts of a part of a file system (MS_BIND) begin at their own root's path.
-        escaped(out, &path_of(mounted.root())?)?;
+        escaped(out, &filesystem.shown_root(path_of(mounted.root())?)?)?;
         bytes(out, b" ")?;
         escaped(out, &path)?;
         let access = if mounted.read_only() { "ro" } else { "rw" };

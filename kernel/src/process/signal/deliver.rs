@@ -8,6 +8,7 @@ use hayate_machine::user::UserPtr;
 use super::actions::Disposition;
 use super::sets::{CORE, IGNORED_BY_DEFAULT, STOPS};
 use super::{frame, send, stopping};
+use crate::process::cgroup::freezer;
 use crate::process::images;
 use crate::process::images::recording;
 use crate::process::record::{Process, notice};
@@ -47,6 +48,10 @@ pub fn attend(regs: &mut UserRegs) {
             }
         }
         if raised & notice::STOP != 0 && stopping::stop_here(&thread, regs) {
+            continue;
+        }
+        if raised & notice::FREEZE != 0 {
+            freezer::rest_here(&thread);
             continue;
         }
         if recording::is_any() && thread.pending() & !thread.blocked() != 0 {

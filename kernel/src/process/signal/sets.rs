@@ -3,12 +3,13 @@
 use hayate_abi::signal::*;
 
 /// Signals whose default is to be ignored.
-pub(super) const IGNORED_BY_DEFAULT: SignalSet =
+pub(in crate::process) const IGNORED_BY_DEFAULT: SignalSet =
     bit(SIGCHLD) | bit(SIGURG) | bit(SIGWINCH) | bit(SIGCONT);
 /// Signals whose default is to stop the process.
-pub(super) const STOPS: SignalSet = bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
+pub(in crate::process) const STOPS: SignalSet =
+    bit(SIGSTOP) | bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
 /// Signals whose default is to end the process with a core file.
-pub(super) const CORE: SignalSet = bit(SIGQUIT)
+pub(in crate::process) const CORE: SignalSet = bit(SIGQUIT)
     | bit(SIGILL)
     | bit(SIGTRAP)
     | bit(SIGABRT)

@@ -13,6 +13,7 @@ use hayate_machine::trap::UserRegs;
 
 use super::send;
 use super::stop::{STOPPED, StopChange};
+use crate::process::cgroup::rest::Rest;
 use crate::process::record::{Process, notice};
 use crate::process::thread::Thread;
 use crate::process::tracing;
@@ -45,7 +46,9 @@ pub fn stop_here(thread: &Thread, regs: &mut UserRegs) -> bool {
         count
     };
     tell_if_complete(process);
+    let mut rest = Rest::of(process);
     let is_over = || {
+        rest.note();
         let stopped = process.notice() & notice::STOP != 0
             && process.control.lock().stop.current().is_some_and(|(_, count)| count == own);
         (!stopped || tracing::is_traced(thread)).then_some(())

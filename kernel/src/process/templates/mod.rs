@@ -278,7 +278,7 @@ fn check(thread: &Thread, space: &Space) -> Result<()> {
         && executable.readable
         && !executable.gives_rights()
         && !seccomp::is_filtered(thread)
-        && !thread.is_apart()
+        && !thread.gets_nothing_kept()
         && !process.keeps_mode.load(Ordering::Relaxed)
         && !space.was_supervisor();
     if !is_plain {
@@ -410,7 +410,7 @@ fn begin(
     let (credentials, _) = thread.credentials().for_program(None, None);
     if credentials != *template.credentials
         || process.keeps_mode.load(Ordering::Relaxed)
-        || thread.is_apart()
+        || thread.gets_nothing_kept()
         || !thread.directories()?.root().is_same(&template.root)
     {
         return Err(Errno::EPERM);

@@ -12,6 +12,7 @@ use hayate_machine::trap::{self, UserRegs};
 
 use super::registers::TRAP_FLAG;
 use super::tracee::{Phase, Tracee, of};
+use crate::process::cgroup::rest::Rest;
 use crate::process::images;
 use crate::process::images::recording;
 use crate::process::record::{Process, notice};
@@ -104,14 +105,16 @@ fn stop(tracee: &Arc<Tracee>, regs: &mut UserRegs, halt: Halt) -> u32 {
 fn sleep(tracee: &Tracee, dying: bool) {
     let me = schedule::current();
     let mut interrupted = false;
-    let is_over = || {
+    let mut rest = Rest::of(tracee.thread.process());
+    let mut is_over = || {
+        rest.note();
         let over = {
             let state = tracee.state.lock();
             !state.is_stopped() || !state.linked || state.killed
         };
         (over || !dying && must_end(&tracee.thread)).then_some(())
     };
-    while tracee.resumed.wait_interruptible(None, is_over).is_err() {
+    while tracee.resumed.wait_interruptible(None, &mut is_over).is_err() {
         interrupted = true;
         me.clear_interrupt();
     }
