@@ -281,6 +281,8 @@ fn damaged(hayate: &Hayate) -> Result<()> {
         let mut bytes = whole.clone();
         std::fs::write(disk.path(), &bytes)?;
         if round % 2 == 1 {
+            // tune2fs wants to see it checked since it was mounted.
+            tool::run(tool::command("e2fsck")?.args(["-f", "-p"]).arg(disk.path()))?;
             tool::run(tool::command("tune2fs")?.args(["-O", "^metadata_csum"]).arg(disk.path()))?;
             bytes = std::fs::read(disk.path())?;
         }
