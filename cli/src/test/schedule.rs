@@ -55,8 +55,8 @@ impl Room {
     }
 }
 
-/// Runs the trials of a stage, as many at once as the processors allow; then runs what failed again,
-/// alone and up to `retries` times: of a trial whose cases are known, the cases that failed.
+/// Runs the trials of a stage, as many at once as the processors allow; then runs what failed
+/// again, alone and up to `retries` times: of a trial whose cases are known, the cases that failed.
 pub fn run_stage(trials: Vec<Chosen>, printer: &Arc<Printer>, retries: u32) {
     let failed = Mutex::new(Vec::<(Chosen, Report)>::new());
     let first_run = |chosen: Chosen| {

@@ -90,7 +90,7 @@ impl Request {
         Some(request)
     }
 
-    /// What is left of the request in a group that has `available` itself and gives `given` to its
+    /// The rest of the request in a group that has `available` itself and gives `given` to its
     /// children, which give `below` to theirs.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ mod tests {
         let disable = Request { enable: NONE, disable: PIDS };
         assert_eq!(enable.reduced(PIDS, NONE, NONE), Ok(enable));
         assert_eq!(enable.reduced(NONE, NONE, NONE), Err(Refusal::NotHere));
-        // What is given already is not looked at again.
+        // Controllers that are given already are not looked at again.
         assert_eq!(enable.reduced(PIDS, PIDS, PIDS), Ok(Request::default()));
         assert_eq!(disable.reduced(PIDS, PIDS, NONE), Ok(disable));
         assert_eq!(disable.reduced(PIDS, PIDS, PIDS), Err(Refusal::InUse));

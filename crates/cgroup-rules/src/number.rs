@@ -1,6 +1,6 @@
 //! The numbers that programs write into the files of a group, as kstrtoint(9) and kstrtoll(9) take
-//! them: decimal, octal behind `0`, hexadecimal behind `0x`, with a sign; white space around them is
-//! cut off before (`strstrip`).
+//! them: decimal, octal behind `0`, hexadecimal behind `0x`, with a sign; white space around them
+//! is cut off before (`strstrip`).
 
 /// Why a text is no number that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

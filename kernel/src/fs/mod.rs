@@ -11,8 +11,8 @@
 //! | [`proc`], [`sysfs`] | nowhere: their texts are made when they are read |
 //!
 //! A file system knows the virtual file system, the page cache and drivers, and no process.
-//! [`proc`], [`cgroup`] and [`sysfs`] are the exception: they show the whole kernel, so they stand above
-//! processes, and nothing but system calls is above them.
+//! [`proc`], [`cgroup`] and [`sysfs`] are the exception: they show the whole kernel, so they stand
+//! above processes, and nothing but system calls is above them.
 //!
 //! [`disk`] keeps the disks that drivers found, with their page caches, for file systems and for
 //! `/dev`. [`root`] puts the first root together, from the [`initramfs`] or a disk.

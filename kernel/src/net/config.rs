@@ -537,8 +537,8 @@ impl Config {
         self.interfaces.iter().find(|interface| interface.name.as_bytes() == name)
     }
 
-    /// Whether an address is one of this machine: all of 127.0.0.0/8 is, as on Linux, if the loopback
-    /// interface has an address of that.
+    /// Whether an address is one of this machine: all of 127.0.0.0/8 is, as on Linux, if the
+    /// loopback interface has an address of that.
     #[inline]
     pub fn is_local(&self, address: Address) -> bool {
         if address.is_loopback() {

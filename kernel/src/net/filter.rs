@@ -193,7 +193,8 @@ impl<'a> View<'a> {
     /// A packet as a socket sees it that begins behind the link's header, from `data` on; `head`
     /// and `body` are its bytes.
     pub fn of_packet(packet: &Packet, head: &'a [u8], body: &'a Payload, data: usize) -> Self {
-        // What has a device is in the first network namespace; a loopback interface is like another.
+        // An interface with a device is in the first network namespace; loopback interfaces are
+        // alike.
         let config = config::FIRST.current();
         let interface = config.interface(packet.interface);
         View {

@@ -1,9 +1,10 @@
-//! Counts of what the protocols have done since the beginning of a network namespace, for `/proc/net/snmp`, `snmp6` and `netstat`
-//! (RFC 4293, RFC 4022, RFC 4113; `include/uapi/linux/snmp.h` of Linux 6.1).
+//! Counts of what the protocols have done since the beginning of a network namespace, for
+//! `/proc/net/snmp`, `snmp6` and `netstat` (RFC 4293, RFC 4022, RFC 4113;
+//! `include/uapi/linux/snmp.h` of Linux 6.1).
 //!
-//! Those of the first namespace each processor has for itself, so counting is one addition without a
-//! lock; another one has a single set. `Network::count` and its relatives choose. Only what is counted at
-//! its place is told; names that are not here are left out of the files.
+//! Those of the first namespace each processor has for itself, so counting is one addition without
+//! a lock; another one has a single set. `Network::count` and its relatives choose. Only what is
+//! counted at its place is told; names that are not here are left out of the files.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -103,8 +103,8 @@ fn transport<'a>(packet: &'a Packet, to: &mut [u8]) -> Result<(usize, Option<usi
     }
 }
 
-/// Reads a packet that arrived on an interface of a network namespace. `good`: the device has checked the checksums.
-/// `None`: it has to be dropped. A fragment's body is [`Body::Bytes`].
+/// Reads a packet that arrived on an interface of a network namespace. `good`: the device has
+/// checked the checksums. `None`: it has to be dropped. A fragment's body is [`Body::Bytes`].
 pub fn parse(network: &Network, bytes: Payload, interface: u32, good: bool) -> Option<Packet> {
     let mut head = [0; header::MOST];
     let count = bytes.read(0, &mut head);

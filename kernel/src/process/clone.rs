@@ -83,7 +83,8 @@ impl CloneRequest<'_> {
         ChildNumbers { set: told(CLONE_CHILD_SETTID), clear: told(CLONE_CHILD_CLEARTID) }
     }
 
-    /// Fails with `EINVAL` for invalid combinations, and for a kind of namespaces that is not there.
+    /// Fails with `EINVAL` for invalid combinations, and for a kind of namespaces that is not
+    /// there.
     fn check(&self) -> Result<()> {
         let requires = |flag, needed| !self.has(flag) || self.has(needed);
         let bad = !requires(CLONE_THREAD, CLONE_SIGHAND)

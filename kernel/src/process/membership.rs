@@ -67,8 +67,8 @@ impl Thread {
         self.traces.has_namespaces()
     }
 
-    /// Whether nothing is for it that is kept of other programs, nor is anything kept of it: it may be
-    /// in other namespaces than the first, or is outside the root of control groups.
+    /// Whether nothing is for it that is kept of other programs, nor is anything kept of it: it may
+    /// be in other namespaces than the first, or is outside the root of control groups.
     #[inline]
     pub fn gets_nothing_kept(&self) -> bool {
         self.is_apart() || self.process.is_outside_root()

@@ -138,8 +138,8 @@ impl Namespaces {
     }
 
     /// This set with new namespaces of the kinds in `flags` (`copy_namespaces`, kernel/nsproxy.c),
-    /// for a thread of `process` whose places are those of `context`. They belong to the user namespace of `maker`, which a new one is made for before
-    /// ([`super::membership`]).
+    /// for a thread of `process` whose places are those of `context`. They belong to the user
+    /// namespace of `maker`, which a new one is made for before ([`super::membership`]).
     ///
     /// # Errors
     /// `EPERM` without the right to administer that; `EINVAL` if adjustments of semaphores are to

@@ -16,8 +16,8 @@
 //!
 //! These are the numbers of the first PID namespace, by which the kernel knows every process. One
 //! of another namespace has numbers there as well ([`super::pid_namespace`]), which come and go
-//! with this one; and if it led a group or a session that outlives it, its number is kept until that
-//! is over, because the one inside stands for it.
+//! with this one; and if it led a group or a session that outlives it, its number is kept until
+//! that is over, because the one inside stands for it.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -206,9 +206,9 @@ pub(super) fn withdraw(process: &Process) {
     release(number);
 }
 
-/// [`bury`] for a process of another PID namespace than the first. If it has led a group or session,
-/// it frees the numbers of all leaders whose groups and sessions are over; its own is kept until
-/// its own are. Without memory to ask, it is freed.
+/// [`bury`] for a process of another PID namespace than the first. If it has led a group or
+/// session, it frees the numbers of all leaders whose groups and sessions are over; its own is kept
+/// until its own are. Without memory to ask, it is freed.
 #[cold]
 fn bury_inside(process: &Process, inside: &PidNamespace) {
     let number = process.id();

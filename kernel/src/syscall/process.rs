@@ -124,8 +124,8 @@ pub fn clone3(regs: &mut UserRegs, arguments: usize, size: usize) -> Result<u32>
     )
 }
 
-/// The control group that `CLONE_INTO_CGROUP` names. `EINVAL` for what is no descriptor; `EBADF` and
-/// the errors of [`cgroup::group_to_begin_in`].
+/// The control group that `CLONE_INTO_CGROUP` names. `EINVAL` for what is no descriptor; `EBADF`
+/// and the errors of [`cgroup::group_to_begin_in`].
 #[cold]
 fn group_to_begin_in(descriptor: u64, flags: u64) -> Result<Arc<Group>> {
     let descriptor = i32::try_from(descriptor).map_err(|_| Errno::EINVAL)?;

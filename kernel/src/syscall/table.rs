@@ -237,7 +237,7 @@ syscalls! {
         424 pidfd_send_signal(pidfd: Fd, signal: Int, info: Pointer, flags: Flags) [complete pidfd::pidfd_send_signal];
         438 pidfd_getfd(pidfd: Fd, fd: Fd, flags: Flags) [complete pidfd::pidfd_getfd];
         312 kcmp(first: Int, second: Int, kind: Int, index: Word, other: Word) [complete kcmp::kcmp];
-        308 setns(fd: Fd, kind: Int) [partial namespaces::setns "of namespaces all but cgroup and time"];
+        308 setns(fd: Fd, kind: Int) [partial namespaces::setns "of namespaces all but time"];
     }
 
     "Signals" {

@@ -63,8 +63,8 @@ pub trait FileSystem: Send + Sync {
     fn beginning(&self) -> Result<Vec<Name>> {
         Ok(Vec::new())
     }
-    /// Returns the path of a mount's beginning as `/proc/PID/mountinfo` shows it; `root` is the path
-    /// from the root.
+    /// Returns the path of a mount's beginning as `/proc/PID/mountinfo` shows it; `root` is the
+    /// path from the root.
     fn shown_root(&self, root: Vec<u8>) -> Result<Vec<u8>> {
         Ok(root)
     }

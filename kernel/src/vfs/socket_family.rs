@@ -39,8 +39,8 @@ pub fn register_interfaces(request: InterfaceRequest) {
     INTERFACES.call_once(|| request);
 }
 
-/// Answers a request about an interface of a network namespace, as every socket there does, whatever
-/// its family: `ENOTTY` if it is none.
+/// Answers a request about an interface of a network namespace, as every socket there does,
+/// whatever its family: `ENOTTY` if it is none.
 pub fn interface_request(network: &Network, command: u32, at: usize) -> Result<i64> {
     INTERFACES.get().map_or(Err(Errno::ENOTTY), |request| request(network, command, at))
 }

@@ -7,9 +7,9 @@
 //! | `files` | the files of a group: their names, what they show, what writing does |
 //! | `node` | groups and their files as inodes, and open files |
 //!
-//! There is one tree, however often it is mounted. A group is the inode of its directory. Groups and
-//! files come and go without the dentry cache (a controller that is given to a group brings files),
-//! so it asks at every walk, and keeps names only while they are in use
+//! There is one tree, however often it is mounted. A group is the inode of its directory. Groups
+//! and files come and go without the dentry cache (a controller that is given to a group brings
+//! files), so it asks at every walk, and keeps names only while they are in use
 //! ([`Caching::InUse`]). A mount shows the tree from the root of the mounter's cgroup namespace on.
 //!
 //! Road not taken: a file system of its own for each namespace, with the same groups under other

@@ -1,6 +1,6 @@
-//! Who may move a process from one group to another (`cgroup_attach_permissions`): whoever may write
-//! `cgroup.procs` of the target and of the innermost group around both. So a user to whom a group was
-//! given moves processes within it, and neither in nor out.
+//! Who may move a process from one group to another (`cgroup_attach_permissions`): whoever may
+//! write `cgroup.procs` of the target and of the innermost group around both. So a user to whom a
+//! group was given moves processes within it, and neither in nor out.
 
 use hayate_abi::{Errno, Result};
 

@@ -1,8 +1,8 @@
 //! `/proc/PID/net`: the parts of the network namespace of a process (proc_pid_net(5)). `/proc/net`
 //! leads to that of the reader.
 //!
-//! The lists of sockets are in [`sockets`], what was counted is in [`network_counts`], groups are in
-//! [`groups`].
+//! The lists of sockets are in [`sockets`], what was counted is in [`network_counts`], groups are
+//! in [`groups`].
 
 use alloc::vec::Vec;
 

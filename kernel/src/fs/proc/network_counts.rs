@@ -162,7 +162,8 @@ fn bound(
     Ok((counts, memory))
 }
 
-/// `sockstat`. Sockets that are used in the first namespace are those of all. Memory is that of the bytes in queues, in pages; that of fragments in bytes.
+/// `sockstat`. Sockets that are used in the first namespace are those of all. Memory is that of the
+/// bytes in queues, in pages; that of fragments in bytes.
 pub fn sockstat(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     let network = target.network()?;
     let used = match network.is_first() {
@@ -190,8 +191,8 @@ pub fn sockstat_v6(target: &Target, out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("RAW6: inuse {}", bound(&network, &datagram::RAW)?.0[1]))
 }
 
-/// `protocols`: size and number of the sockets of each, in all namespaces. Memory is not accounted by protocol, and so
-/// never under pressure. Which calls a protocol of Linux has is not told.
+/// `protocols`: size and number of the sockets of each, in all namespaces. Memory is not accounted
+/// by protocol, and so never under pressure. Which calls a protocol of Linux has is not told.
 pub fn protocols(_: &Target, out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("protocol  size sockets  memory press maxhdr  slab module"))?;
     for kind in ALL {

@@ -3,7 +3,7 @@
 //! of its namespace, and holds it. They belong to the root of the user namespace that the namespace
 //! belongs to.
 //!
-//! What is compiled in, and what bounds the memory of all namespaces, is shown in each of them. Linux
+//! Constants, and bounds of the memory of all namespaces, are shown in each of them. Linux
 //! shows that in the first alone.
 
 use alloc::sync::Arc;

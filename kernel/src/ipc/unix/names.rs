@@ -94,8 +94,8 @@ pub fn owns(name: &Name, endpoint: &Endpoint) -> bool {
     held.is_some_and(|held| core::ptr::eq(held.as_ptr(), endpoint))
 }
 
-/// Removes a name of a network namespace from the table when its endpoint is closed. The node in the file system stays, as
-/// on Linux.
+/// Removes a name of a network namespace from the table when its endpoint is closed. The node in
+/// the file system stays, as on Linux.
 pub fn release(network: &Network, name: &Name, inode: Option<Arc<dyn Inode>>) {
     let mut held = None;
     {

@@ -13,7 +13,8 @@ use hayate_netlink::route::{Address, Link, Neighbour, Route};
 
 use crate::net::config::Network;
 
-/// The network, as seen from here, of a namespace. The lists are copies, made where growth can fail.
+/// The network, as seen from here, of a namespace. The lists are copies, made where growth can
+/// fail.
 pub trait Provider: Send + Sync {
     /// Returns all links, in the order of their indexes.
     fn links(&self, network: &Network) -> Result<Vec<Link>>;

@@ -27,8 +27,8 @@ impl Changes {
         news(self.seen() != seen)
     }
 
-    /// Tells of a change. `directory`, `file`: device and inode number, for inotify. Call it without
-    /// spin locks.
+    /// Tells of a change. `directory`, `file`: device and inode number, for inotify. Call it
+    /// without spin locks.
     pub fn tell(&self, directory: (u64, u64), file: (u64, u64), name: &str) {
         self.count.fetch_add(1, Ordering::SeqCst);
         self.watchers.wake_events((Events::ERR | Events::PRI).bits());

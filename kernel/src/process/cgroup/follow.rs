@@ -138,7 +138,7 @@ pub fn process_begins(
     Ok(())
 }
 
-/// What is to be told of a process that has begun, and whether it is to end.
+/// The news of a process that has begun, and whether it is to end.
 type Begun = ([News; 2], bool);
 
 fn begin_in(process: &Arc<Process>, group: Arc<Group>) -> Result<Begun, Refused> {

@@ -58,8 +58,8 @@ pub fn rest_here(thread: &Thread) {
     }
 }
 
-/// A pending signal that ends the thread's process without a core file (`sig_fatal`). Linux finds it
-/// when it is sent.
+/// A pending signal that ends the thread's process without a core file (`sig_fatal`). Linux finds
+/// it when it is sent.
 fn fatal(thread: &Thread) -> Option<u32> {
     let process = &thread.process;
     let pending = thread.pending() & !thread.blocked();
@@ -73,8 +73,8 @@ fn fatal(thread: &Thread) -> Option<u32> {
     (1..=NSIG).find(ends)
 }
 
-/// Freezes or thaws a group, and those in it that nothing else freezes (`cgroup_freeze`). The caller
-/// holds the lock of the tree.
+/// Freezes or thaws a group, and those in it that nothing else freezes (`cgroup_freeze`). The
+/// caller holds the lock of the tree.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -102,7 +102,7 @@ pub fn set_frozen(group: &Group, frozen: bool, lock: &Lock) -> Result<()> {
     }
     wake();
     if !any {
-        // What is around it decides: there is nothing to wait for.
+        // The groups around it decide: there is nothing to wait for.
         News::of(group, 1).tell();
     }
     Ok(())

@@ -216,8 +216,8 @@ impl Group {
     /// Makes a group here (`cgroup_mkdir`).
     ///
     /// # Errors
-    /// `EINVAL` (a line feed in the name), `ENOENT` (it was removed), `EEXIST`, `EAGAIN` (too many, or
-    /// too deep), `ENOMEM`.
+    /// `EINVAL` (a line feed in the name), `ENOENT` (it was removed), `EEXIST`, `EAGAIN` (too many,
+    /// or too deep), `ENOMEM`.
     pub fn make(&self, name: &[u8], owner: Owner, mode: u16, lock: &Lock) -> Result<Arc<Group>> {
         if name.contains(&b'\n') {
             return Err(Errno::EINVAL);

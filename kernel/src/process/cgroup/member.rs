@@ -58,7 +58,8 @@ impl Place {
         let ends = {
             let mut members = group.members.lock();
             members.numbers.insert(number);
-            // Under the lock: who thaws the group finds the process in the list, and has not looked.
+            // Under the lock: who thaws the group finds the process in the list, and has not
+            // looked.
             receive(members.freezes);
             members.ends
         };

@@ -19,14 +19,15 @@
 //! # Design
 //!
 //! All threads of a process are in one group: there are no threaded groups, and the file that would
-//! make one refuses (`EOPNOTSUPP`). A process of the **root** is in no list and counted nowhere. That
-//! a process is, or was, in another group is a bit of [`Process::marks`], a word that its starts and
-//! ends read anyway; only behind it is there a [`member::Member`]. So a start or an end in the root
-//! costs a look at that bit.
+//! make one refuses (`EOPNOTSUPP`). A process of the **root** is in no list and counted nowhere.
+//! That a process is, or was, in another group is a bit of [`Process::marks`], a word that its
+//! starts and ends read anyway; only behind it is there a [`member::Member`]. So a start or an end
+//! in the root costs a look at that bit.
 //!
-//! A start or an end in another group takes the lock of its maker's place, that of the group's list,
-//! and atomic counts up to the root ([`hayate_cgroup_rules::meter`]); nothing that all processors
-//! share but the counts of groups that both are in. Linux takes `css_set_lock`, which is global.
+//! A start or an end in another group takes the lock of its maker's place, that of the group's
+//! list, and atomic counts up to the root ([`hayate_cgroup_rules::meter`]); nothing that all
+//! processors share but the counts of groups that both are in. Linux takes `css_set_lock`, which is
+//! global.
 //!
 //! What is kept of programs is not for members: a program that a member starts begins neither at an
 //! image nor at a template, and none is made of it.

@@ -185,7 +185,8 @@ fn look(recording: &mut Recording, at: (i32, u64), flags: WalkFlags) -> Result<V
     })
 }
 
-/// The same with the rights of a view ([`tree::look`]); returns what the call finds. `None`: it is a horizon.
+/// The same with the rights of a view ([`tree::look`]); returns what the call finds. `None`: it is
+/// a horizon.
 fn look_as(
     recording: &mut Recording,
     view: (&View, bool),

@@ -185,8 +185,8 @@ pub fn look(
     Ok((found, place))
 }
 
-/// Cuts a path from the root before its last name. `None`: it has no directory but the root, or ends
-/// in a slash or dots, which mean more than a name.
+/// Cuts a path from the root before its last name. `None`: it has no directory but the root, or
+/// ends in a slash or dots, which mean more than a name.
 fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = path.iter().rposition(|&letter| letter == b'/')?;
     let (directory, name) = (path.get(..at)?, path.get(at + 1..)?);
