@@ -926,8 +926,6 @@ TEST(kill_ends_all_below) {
 }
 
 TEST(nobody_escapes_by_forking) {
-    /* A known fault (docs/cgroups.md). */
-    if (in_supervisor_mode()) SKIP("in supervisor mode somebody does");
     begin();
     OK(mkdir(path_of("a", NULL), 0755));
     for (int round = 0; round < 10; round++) {
