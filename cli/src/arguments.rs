@@ -380,8 +380,8 @@ pub struct Test {
     pub retry: u32,
 
     /// Also run the long tests (random system calls, mutated programs, storms); with =PART only
-    /// those that have PART in their names
-    #[arg(long, value_name = "PART", num_args = 0..=1)]
+    /// those that have PART in their names; several parts are separated by commas
+    #[arg(long, value_name = "PART[,PART]", num_args = 0..=1)]
     #[arg(require_equals = true, default_missing_value = "")]
     pub long: Option<String>,
 
@@ -402,7 +402,7 @@ pub struct Test {
 impl Test {
     /// Whether the long test of this name is included.
     pub fn includes_long(&self, name: &str) -> bool {
-        self.long.as_ref().is_some_and(|part| name.contains(part))
+        self.long.as_ref().is_some_and(|parts| parts.split(',').any(|part| name.contains(part)))
     }
 }
 

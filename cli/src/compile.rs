@@ -22,6 +22,8 @@ struct Product {
     target: &'static str,
     /// Cargo's profile when it is optimised.
     profile: &'static str,
+    /// Cargo's profile when its own checks are in it.
+    dev_profile: &'static str,
     /// Its features in the profile `dev`.
     dev_features: &'static str,
     /// Its sources, besides the workspace's own files.
@@ -36,6 +38,7 @@ const KERNEL: Product = Product {
     name: "hayate-kernel",
     target: "x86_64-unknown-none",
     profile: "kernel",
+    dev_profile: "kernel-tests",
     // The tests that run inside the kernel: a release kernel has none.
     dev_features: "tests",
     sources: &["kernel", "machine", "crates"],
@@ -47,6 +50,7 @@ const INIT: Product = Product {
     name: "hayate-init",
     target: "x86_64-unknown-linux-musl",
     profile: "release",
+    dev_profile: "dev",
     dev_features: "",
     sources: &["guest/init", "crates"],
     stripped: true,
@@ -73,6 +77,7 @@ const SHIM: Product = Product {
     name: "containerd-shim-hayate-v1",
     target: "",
     profile: "release",
+    dev_profile: "dev",
     dev_features: "",
     sources: &["shim", "cli/src", "cli/Cargo.toml", "crates"],
     stripped: false,
@@ -83,6 +88,7 @@ const MEASURE: Product = Product {
     name: "measure",
     target: "x86_64-unknown-linux-musl",
     profile: "release",
+    dev_profile: "dev",
     dev_features: "",
     sources: &["measure/src", "measure/Cargo.toml", "crates"],
     stripped: false,
@@ -93,6 +99,7 @@ const TOKIO_SERVER: Product = Product {
     name: "hayate-tokio-server",
     target: "x86_64-unknown-linux-musl",
     profile: "release",
+    dev_profile: "dev",
     dev_features: "",
     sources: &["tests/tokio"],
     stripped: true,
@@ -104,6 +111,7 @@ const fn program(name: &'static str, sources: &'static [&'static str]) -> Produc
         name,
         target: "x86_64-unknown-linux-musl",
         profile: "release",
+        dev_profile: "dev",
         dev_features: "",
         sources,
         stripped: true,
@@ -155,10 +163,12 @@ pub fn tokio_server() -> Result<PathBuf> {
 }
 
 fn build(product: &Product, profile: Profile) -> Result<PathBuf> {
-    let (word, folder) = match profile {
-        Profile::Dev => ("dev", "debug"),
-        Profile::Release => (product.profile, product.profile),
+    let word = match profile {
+        Profile::Dev => product.dev_profile,
+        Profile::Release => product.profile,
     };
+    // Of all profiles, this one alone has a folder of another name.
+    let folder = if word == "dev" { "debug" } else { word };
     let output = paths::target().join(product.target).join(folder).join(product.name);
     let stamp = paths::build("stamps")?.join(format!("{}-{word}", product.name));
     let lock = lock_of(&output);

@@ -4,7 +4,6 @@
 //! cannot be made is named once, with the reason. A trial in a machine makes what it lacks if a
 //! filter left these trials out.
 
-use super::cargo::CARGO_FOLDER;
 use super::guest::Programs;
 use super::report::{Case, Verdict};
 use super::{Report, Trial};
@@ -17,12 +16,11 @@ use anyhow::Result;
 /// The trials.
 pub fn trials(options: &Test, programs: &Programs) -> Vec<Trial> {
     let (profile, tests) = (options.profile, programs.folder.clone());
-    let debug_kernel = trial("artifacts/kernel_of_profile_dev", || {
-        compile::kernel(Profile::Dev)?;
-        Ok(())
-    });
     vec![
-        debug_kernel.exclusive(CARGO_FOLDER),
+        trial("artifacts/kernel_with_its_tests", || {
+            compile::kernel(Profile::Dev)?;
+            Ok(())
+        }),
         trial("artifacts/kernel", move || {
             compile::kernel(profile)?;
             Ok(())

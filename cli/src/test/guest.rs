@@ -64,7 +64,8 @@ pub fn programs() -> Result<Programs> {
 /// about Hayate.
 pub fn on_linux(programs: &Programs) -> Vec<Trial> {
     let trial = |(area, cases): (&String, &Vec<String>)| {
-        let (folder, area, known) = (programs.folder.clone(), area.clone(), cases.clone());
+        let (folder, known, suite) = (programs.folder.clone(), cases.clone(), suite_on_linux(area));
+        let area = area.clone();
         let trial = Trial::new(format!("linux/{area}"), move |chosen| {
             let mut command = Command::new(folder.join("runall"));
             command.args(selection(&area, &known, chosen));
@@ -79,7 +80,8 @@ pub fn on_linux(programs: &Programs) -> Vec<Trial> {
             let said = String::from_utf8_lossy(&output.stderr);
             Ok(Report { cases: judge(cases_of(&text, &area), end), output: said.into_owned() })
         });
-        trial.cases(cases.clone())
+        // One program at a time of each suite, beside the compilers: cases mostly wait.
+        trial.cases(cases.clone()).weight(0).exclusive(suite)
     };
     programs.areas.iter().map(trial).collect()
 }
@@ -112,11 +114,20 @@ pub fn kernel_trials(options: &Test) -> Vec<Trial> {
     options.cpus.iter().map(trial).collect()
 }
 
+/// The thing of which there is one for each suite on this machine's Linux.
+fn suite_on_linux(area: &str) -> &'static str {
+    if area.starts_with("dynamic/") {
+        "the dynamic suite on Linux"
+    } else {
+        "other suites on Linux"
+    }
+}
+
 /// Whether a suite runs with so many processors only with `--long`, or where a filter asks for it.
-/// The suites differ in their C library, not in their cases; both run with two processors, and each
-/// beside that with one other number.
+/// The suites differ in their C library, not in their cases. So each runs with one number of
+/// processors; with two, the static one runs in supervisor mode, and while its mode changes.
 fn is_for_long_runs(area: &str, cpus: u8) -> bool {
-    area.starts_with("static/") && cpus == 1 || area.starts_with("dynamic/") && cpus == 4
+    area.starts_with("static/") && cpus != 4 || area.starts_with("dynamic/") && cpus != 1
 }
 
 /// Returns the trials of every program in Hayate, in a machine of its own for each number of
