@@ -8,7 +8,7 @@ use hayate_machine::sync::SpinGuard;
 use hayate_tcp::{Closing, Events, State as TcpState};
 
 use super::table::{self, ConnectionEntry, Remnant};
-use super::{After, KEY, Listener, Outbox, PORTS, Phase, Socket, State, errno};
+use super::{After, KEY, Listener, PORTS, Phase, Socket, State, errno};
 use crate::net::config::Network;
 use crate::net::statistics::TcpCounter;
 use crate::schedule::time::monotonic_ns;
@@ -213,20 +213,20 @@ impl Socket {
             self.give_port_back(&mut state);
             return;
         };
-        let mut out = Outbox::default();
+        let mut after = After::new();
         let now = monotonic_ns();
         let closing = if linger == Some(0) {
-            flow.connection.abort(now, &mut out);
+            flow.connection.abort(now, &mut after.out);
             Closing::Done
         } else {
-            flow.connection.close(now, &mut out)
+            flow.connection.close(now, &mut after.out)
         };
-        let events = match closing {
+        after.events = match closing {
             Closing::Done => Events::CLOSED,
             Closing::Lingering => Events::empty(),
         };
         let over = !flow.is_entered;
-        let after = self.settle(&mut state, out, events);
+        self.settle(&mut state, &mut after);
         if over {
             // It ended before: the port that bind(2) named is still held.
             state.phase = Phase::Idle;

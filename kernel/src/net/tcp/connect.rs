@@ -5,11 +5,11 @@ use hayate_abi::{Errno, Result};
 use hayate_ip::binding::Binding;
 use hayate_ip::socket_address::{INET, Refused, UNSPECIFIED};
 use hayate_ip::{Address, SocketAddress};
-use hayate_tcp::{Connection, Events, State as TcpState};
+use hayate_tcp::{Connection, State as TcpState};
 
 use super::route::{Ends, Route};
 use super::table;
-use super::{Flow, Outbox, PORTS, Phase, Socket, State, key};
+use super::{After, Flow, PORTS, Phase, Socket, State, key};
 use crate::credentials::Capability;
 use crate::net::ip_options::Wishes;
 use crate::net::statistics::TcpCounter;
@@ -222,7 +222,7 @@ impl Socket {
     /// Begins a connection: chooses the local name, enters it, and makes the SYN.
     // Not part of its caller, as `Flow::new` is not of this.
     #[inline(never)]
-    fn begin(&self, state: &mut State, remote: SocketAddress) -> Result<super::After> {
+    fn begin(&self, state: &mut State, remote: SocketAddress) -> Result<After> {
         let interface = match self.level.interface() {
             0 if remote.address.is_link_local() => remote.scope,
             interface => interface,
@@ -256,15 +256,16 @@ impl Socket {
         let now = monotonic_ns();
         let connection = || Connection::connect(now, &config, key().isn(now, &ends.tuple()));
         let mut flow = Flow::new(connection, route, None, self.user);
-        let mut out = Outbox::default();
-        flow.connection.transmit(now, &mut out);
+        let mut after = After::new();
+        flow.connection.transmit(now, &mut after.out);
         state.local = ends.local;
         state.error = None;
         (state.no_receive, state.no_send) = (false, false);
         state.connecting = true;
         network.count_tcp(TcpCounter::Called);
         state.phase = Phase::Connected(flow);
-        Ok(self.settle(state, out, Events::empty()))
+        self.settle(state, &mut after);
+        Ok(after)
     }
 
     /// Enters the name of a connection. A socket without a port gets one with which the name is

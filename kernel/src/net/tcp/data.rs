@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 use hayate_abi::{Errno, Result};
 use hayate_tcp::{Events, Pieces, Pressure, State as TcpState};
 
-use super::{Outbox, Phase, Socket, State, errno};
+use super::{After, Phase, Socket, State, errno};
 use crate::net::slice::{Payload, Slice};
 use crate::schedule::time::monotonic_ns;
 use crate::schedule::{self, Woken};
@@ -149,14 +149,14 @@ impl Socket {
     /// many were queued.
     fn queue(&self, payload: Payload, urgent: bool, more: bool, follows: bool) -> Result<usize> {
         let length = payload.len();
-        let after = {
+        let mut after = After::new();
+        let queued = {
             let mut state = self.state.lock();
             if let Some(error) = state.error.take() {
                 return Err(error);
             }
             let Phase::Connected(flow) = &mut state.phase else { return Err(Errno::EPIPE) };
             flow.press();
-            let mut out = Outbox::default();
             let mut queued = 0;
             for slice in payload.into_slices() {
                 let count = slice.len();
@@ -170,10 +170,10 @@ impl Socket {
                 flow.connection.mark_urgent();
             }
             flow.connection.set_more(more || follows);
-            flow.connection.transmit(monotonic_ns(), &mut out);
-            (queued, self.settle(&mut state, out, Events::empty()))
+            flow.connection.transmit(monotonic_ns(), &mut after.out);
+            self.settle(&mut state, &mut after);
+            queued
         };
-        let (queued, after) = after;
         let to_device = after.leads;
         self.finish(after);
         if to_device && follows {

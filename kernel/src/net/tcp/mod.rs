@@ -267,22 +267,26 @@ impl Flow {
     }
 }
 
-/// Segments that wait until the socket is unlocked, and what is to be counted.
-#[derive(Default)]
-struct Outbox(SmallVec<[Segment<Slice>; 2]>, SmallVec<[Noted; 2]>);
+/// What the state machine has made.
+struct Outbox {
+    /// Segments that wait until the socket is unlocked.
+    segments: SmallVec<[Segment<Slice>; 2]>,
+    /// What is to be counted.
+    noted: Vec<Noted>,
+}
 
 impl Sink<Slice> for Outbox {
     fn send(&mut self, segment: Segment<Slice>) {
         // Without memory it is lost, and sent again later.
-        if self.0.try_reserve(1).is_ok() {
-            self.0.push(segment);
+        if self.segments.try_reserve(1).is_ok() {
+            self.segments.push(segment);
         }
     }
 
     #[cold]
     fn note(&mut self, event: Noted) {
-        if self.1.try_reserve(1).is_ok() {
-            self.1.push(event);
+        if self.noted.try_reserve(1).is_ok() {
+            self.noted.push(event);
         }
     }
 }
@@ -340,14 +344,15 @@ fn lead(sends: &mut bool, behind: &mut Vec<Segment<Slice>>, out: &mut Outbox) ->
         return true;
     }
     // Without memory they are lost, and sent again later.
-    if behind.make_room(out.0.len()).is_ok() {
-        behind.extend(out.0.drain(..));
+    if behind.make_room(out.segments.len()).is_ok() {
+        behind.extend(out.segments.drain(..));
     }
-    out.0.clear();
+    out.segments.clear();
     false
 }
 
-/// The work that has to be done after a socket was unlocked.
+/// The work that has to be done after a socket was unlocked. It is large, and is built where it is
+/// used.
 #[must_use]
 struct After {
     out: Outbox,
@@ -357,6 +362,14 @@ struct After {
     parent: Option<(Arc<Socket>, bool)>,
     /// Further segments may come meanwhile, which are sent as well.
     leads: bool,
+}
+
+impl After {
+    #[inline(always)]
+    fn new() -> After {
+        let out = Outbox { segments: SmallVec::new(), noted: Vec::new() };
+        After { out, route: None, events: Events::empty(), parent: None, leads: false }
+    }
 }
 
 impl Socket {
@@ -428,28 +441,29 @@ impl Socket {
         &self,
         act: impl FnOnce(&mut Connection<Slice>, u64, &mut Outbox) -> (T, Events),
     ) -> Option<T> {
-        let (value, after) = {
+        let mut after = After::new();
+        let value = {
             let mut state = self.state.lock();
             let Phase::Connected(flow) = &mut state.phase else { return None };
-            let mut out = Outbox::default();
             let relieved = flow.press();
-            let (value, events) = act(&mut flow.connection, monotonic_ns(), &mut out);
-            let events = events | relieved;
-            (value, self.settle(&mut state, out, events))
+            let (value, events) = act(&mut flow.connection, monotonic_ns(), &mut after.out);
+            after.events = events | relieved;
+            self.settle(&mut state, &mut after);
+            value
         };
         self.finish(after);
         Some(value)
     }
 
     /// After the state machine has acted, under the lock: the timer, the end of a connection, and
-    /// the work for later.
+    /// the work for later, in which the segments and events are already.
     #[inline]
-    fn settle(&self, state: &mut State, out: Outbox, events: Events) -> After {
-        for &event in &out.1 {
+    fn settle(&self, state: &mut State, after: &mut After) {
+        let events = after.events;
+        for &event in &after.out.noted {
             self.network().count_tcp(event.into());
         }
-        let mut after = After { out, route: None, events, parent: None, leads: false };
-        let Phase::Connected(flow) = &mut state.phase else { return after };
+        let Phase::Connected(flow) = &mut state.phase else { return };
         flow.held.set(flow.connection.memory(PIECE_LEAST));
         if let Some(deadline) = flow.connection.next_deadline()
             && deadline < self.armed.load(Ordering::Relaxed)
@@ -458,7 +472,7 @@ impl Socket {
             self.timer.arm(deadline);
         }
         let waits = flow.connection.take_wait();
-        if !after.out.0.is_empty() || waits.is_some() {
+        if !after.out.segments.is_empty() || waits.is_some() {
             self.refresh(flow);
             if let Some(bound) = waits {
                 flow.route.wait(bound);
@@ -473,12 +487,11 @@ impl Socket {
             after.events |= Events::WRITABLE;
         }
         if flow.parent.is_some() {
-            self.introduce(flow, &mut after);
+            self.introduce(flow, after);
         }
         if events.intersects(Events::FAILED | Events::CLOSED | Events::TIME_WAIT) {
-            self.conclude(state, &mut after);
+            self.conclude(state, after);
         }
-        after
     }
 
     /// Tells the listener of a connection that is established; later if the listener wants data
@@ -520,9 +533,9 @@ impl Socket {
 
     /// Sends the segments, tells the listener, and wakes the threads that wait.
     #[inline]
-    fn finish(&self, after: After) {
+    fn finish(&self, mut after: After) {
         if let Some(route) = &after.route {
-            for segment in after.out.0 {
+            for segment in after.out.segments.drain(..) {
                 route.send(segment);
             }
             if after.leads {
