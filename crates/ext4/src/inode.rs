@@ -91,48 +91,54 @@ impl Volume {
         Ok(raw)
     }
 
-    pub(crate) fn decode(&self, number: u32, raw: &[u8]) -> Result<Inode> {
+    /// Verifies the record of inode `number`; returns the seed of the checksums of its metadata.
+    pub(crate) fn verify(&self, number: u32, raw: &[u8]) -> Result<Option<Seed>> {
         let generation = u32(raw, 0x64);
         let seed =
             self.seed.map(|seed| seed.then(&[&number.to_le_bytes(), &generation.to_le_bytes()]));
-        // Fields beyond the first 128 bytes exist only as far as the record says.
-        let extra = if raw.len() > 128 { usize::from(u16(raw, 0x80)) } else { 0 };
+        let extra = extra(raw);
         if 128 + extra > raw.len() || extra % 4 != 0 {
             return Err(Error::Corrupt("the extra size of an inode"));
         }
-        let wide = |at: usize| if at + 4 <= 128 + extra { u32(raw, at) } else { 0 };
         if let Some(seed) = seed {
             check(seed, raw, extra)?;
         }
-        let mode = u16(raw, 0x0);
-        let size = match mode & 0o170_000 {
-            // The upper half has another meaning in other kinds of old volumes.
-            0o100_000 | 0o040_000 => split(u32(raw, 0x6c), u32(raw, 0x4)),
-            _ => u64::from(u32(raw, 0x4)),
-        };
-        if size > i64::MAX as u64 {
+        if size(raw) > i64::MAX as u64 {
             return Err(Error::Corrupt("the size of an inode"));
         }
+        Ok(seed)
+    }
+
+    pub(crate) fn decode(&self, number: u32, raw: &[u8]) -> Result<Inode> {
+        let seed = self.verify(number, raw)?;
+        Ok(self.describe(number, raw, seed))
+    }
+
+    /// Decodes the record of inode `number`, of which [`Volume::verify`] returned the seed.
+    pub(crate) fn describe(&self, number: u32, raw: &[u8], seed: Option<Seed>) -> Inode {
+        let extra = extra(raw);
+        let wide = |at: usize| if at + 4 <= 128 + extra { u32(raw, at) } else { 0 };
         let flags = u32(raw, 0x20);
         let blocks = split(u32::from(u16(raw, 0x74)), u32(raw, 0x1c));
-        Ok(Inode {
+        let map = raw.get(0x28..).and_then(<[u8]>::first_chunk);
+        Inode {
             number,
-            mode,
+            mode: u16(raw, 0x0),
             uid: u32::from(u16(raw, 0x2)) | u32::from(u16(raw, 0x78)) << 16,
             gid: u32::from(u16(raw, 0x18)) | u32::from(u16(raw, 0x7a)) << 16,
             links: u16(raw, 0x1a),
-            size,
+            size: size(raw),
             sectors: if flags & 0x4_0000 != 0 { blocks << (self.block_shift - 9) } else { blocks },
             accessed: time(u32(raw, 0x8), wide(0x8c)),
             modified: time(u32(raw, 0x10), wide(0x88)),
             changed: time(u32(raw, 0xc), wide(0x84)),
             created: (extra >= 0x18).then(|| time(u32(raw, 0x90), wide(0x94))),
-            generation,
+            generation: u32(raw, 0x64),
             flags,
-            block: core::array::from_fn(|at| raw.get(0x28 + at).copied().unwrap_or(0)),
+            block: map.copied().unwrap_or([0; 60]),
             attributes: Places::find(raw, 128 + extra),
             seed,
-        })
+        }
     }
 
     /// The target of the symbolic link `inode`, without a zero byte.
@@ -192,7 +198,21 @@ pub(crate) fn sum(seed: Seed, raw: &[u8], extra: usize) -> (u32, bool) {
     }
 }
 
-/// Verifies an inode record.
+/// The bytes of a record's fields beyond the first 128, as the record says.
+fn extra(raw: &[u8]) -> usize {
+    if raw.len() > 128 { usize::from(u16(raw, 0x80)) } else { 0 }
+}
+
+/// The content of an inode in bytes. The upper half has another meaning for other types of old
+/// volumes.
+fn size(raw: &[u8]) -> u64 {
+    match u16(raw, 0x0) & 0o170_000 {
+        0o100_000 | 0o040_000 => split(u32(raw, 0x6c), u32(raw, 0x4)),
+        _ => u64::from(u32(raw, 0x4)),
+    }
+}
+
+/// Verifies the checksum of an inode record.
 fn check(seed: Seed, raw: &[u8], extra: usize) -> Result<()> {
     let (sum, is_whole) = sum(seed, raw, extra);
     let high = if is_whole { u32::from(u16(raw, 0x82)) << 16 } else { 0 };

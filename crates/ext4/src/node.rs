@@ -199,14 +199,15 @@ impl Writer {
     /// Takes inode `number`, also one without names.
     pub(crate) fn node(&self, device: &dyn Device, number: u32) -> Result<Node> {
         let raw = self.raw_inode(device, number)?;
-        let inode = self.volume.decode(number, &raw)?;
-        if inode.mode == 0 {
+        let seed = self.volume.verify(number, &raw)?;
+        let node = Node { number, raw, seed };
+        if node.mode() == 0 {
             return Err(Error::Corrupt("an inode (it is not in use)"));
         }
-        if inode.flags & (flag::ENCRYPTED | flag::INLINE_DATA | flag::VERITY) != 0 {
+        if node.flags() & (flag::ENCRYPTED | flag::INLINE_DATA | flag::VERITY) != 0 {
             return Err(Error::Unsupported("writing encrypted, inline or verified files"));
         }
-        Ok(Node { number, raw, seed: inode.seed })
+        Ok(node)
     }
 
     fn raw_inode(&self, device: &dyn Device, number: u32) -> Result<Vec<u8>> {
@@ -281,8 +282,12 @@ impl Writer {
 
     /// Reads inode `number`; also one without names that is not released yet.
     pub fn inode(&self, device: &dyn Device, number: u32) -> Result<Inode> {
-        let node = self.node(device, number)?;
-        self.volume.decode(number, &node.raw)
+        Ok(self.describe(&self.node(device, number)?))
+    }
+
+    /// The inode of a record.
+    pub(crate) fn describe(&self, node: &Node) -> Inode {
+        self.volume.describe(node.number, &node.raw, node.seed)
     }
 
     /// Changes fields of an inode; returns it as it is then.
@@ -309,7 +314,7 @@ impl Writer {
                 node.set_flags(node.flags() & !SETTABLE | flags & SETTABLE);
             }
             writer.put_node(device, &mut node)?;
-            writer.volume.decode(inode, &node.raw)
+            Ok(writer.describe(&node))
         })
     }
 }

@@ -55,10 +55,29 @@ pub struct Running {
 #[derive(Default)]
 struct Undo {
     steps: Vec<Step>,
+    /// Buffers of former operations, for the next ones.
+    spare: Vec<Vec<u8>>,
     groups: Vec<(u32, Group)>,
     revoked: usize,
     free_blocks: u64,
     free_inodes: u32,
+}
+
+/// The most buffers that are kept for the next operations: few change more blocks.
+const MOST_SPARE: usize = 8;
+
+impl Undo {
+    /// Forgets the notes of an operation that stays.
+    fn forget(&mut self) {
+        for step in self.steps.drain(..) {
+            if let Step::Changed(_, bytes, _) = step
+                && self.spare.len() < MOST_SPARE
+                && self.spare.try_reserve(1).is_ok()
+            {
+                self.spare.push(bytes);
+            }
+        }
+    }
 }
 
 enum Step {
@@ -210,7 +229,8 @@ impl Running {
         if entry.stamp == self.stamp {
             return Ok(());
         }
-        let mut bytes = Vec::new();
+        let mut bytes = self.undo.spare.pop().unwrap_or_default();
+        bytes.clear();
         bytes.try_reserve_exact(entry.bytes.len()).map_err(|_| Error::Memory)?;
         bytes.extend_from_slice(&entry.bytes);
         self.step(Step::Changed(entry.number, bytes, entry.stamp))?;
@@ -244,7 +264,7 @@ impl Writer {
         if result.is_err() {
             self.roll_back();
         } else {
-            self.running.undo.steps.clear();
+            self.running.undo.forget();
         }
         result
     }

@@ -2,7 +2,9 @@
 //!
 //! It works on general registers, so the kernel needs no vector unit for it. One instruction takes
 //! eight bytes and waits three cycles for the one before; sums of three parts at once, joined at
-//! the end, would be faster for blocks by a factor of about two, which nothing here needs.
+//! the end, would be faster for blocks by a factor of about two, which nothing here needs. Every
+//! change of a directory sums a block of it, so eight of them stand together: beside one
+//! instruction, a loop would be three times as many.
 
 use core::arch::asm;
 
@@ -16,8 +18,27 @@ pub fn crc32c() -> Option<fn(u32, &[u8]) -> u32> {
 }
 
 fn by_instruction(sum: u32, bytes: &[u8]) -> u32 {
-    let (words, rest) = bytes.as_chunks::<8>();
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    let (words, rest) = rest.as_chunks::<8>();
     let mut sum = u64::from(sum);
+    for block in blocks {
+        // SAFETY: the instructions change one register and read the block, which has 64 bytes; this
+        // processor has them, see `crc32c`.
+        unsafe {
+            asm!(
+                "crc32 {sum}, qword ptr [{block}]",
+                "crc32 {sum}, qword ptr [{block} + 8]",
+                "crc32 {sum}, qword ptr [{block} + 16]",
+                "crc32 {sum}, qword ptr [{block} + 24]",
+                "crc32 {sum}, qword ptr [{block} + 32]",
+                "crc32 {sum}, qword ptr [{block} + 40]",
+                "crc32 {sum}, qword ptr [{block} + 48]",
+                "crc32 {sum}, qword ptr [{block} + 56]",
+                sum = inout(reg) sum, block = in(reg) block.as_ptr(),
+                options(pure, readonly, nostack, preserves_flags),
+            );
+        }
+    }
     for word in words {
         let word = u64::from_le_bytes(*word);
         // SAFETY: the instruction changes one register; this processor has it, see `crc32c`.
