@@ -97,7 +97,7 @@ impl Volume {
         let seed =
             self.seed.map(|seed| seed.then(&[&number.to_le_bytes(), &generation.to_le_bytes()]));
         let extra = extra(raw);
-        if 128 + extra > raw.len() || extra % 4 != 0 {
+        if 128 + extra > raw.len() || !extra.is_multiple_of(4) {
             return Err(Error::Corrupt("the extra size of an inode"));
         }
         if let Some(seed) = seed {
