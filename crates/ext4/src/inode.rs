@@ -199,13 +199,13 @@ pub(crate) fn sum(seed: Seed, raw: &[u8], extra: usize) -> (u32, bool) {
 }
 
 /// The bytes of a record's fields beyond the first 128, as the record says.
-fn extra(raw: &[u8]) -> usize {
+pub(crate) fn extra(raw: &[u8]) -> usize {
     if raw.len() > 128 { usize::from(u16(raw, 0x80)) } else { 0 }
 }
 
 /// The content of an inode in bytes. The upper half has another meaning for other types of old
 /// volumes.
-fn size(raw: &[u8]) -> u64 {
+pub(crate) fn size(raw: &[u8]) -> u64 {
     match u16(raw, 0x0) & 0o170_000 {
         0o100_000 | 0o040_000 => split(u32(raw, 0x6c), u32(raw, 0x4)),
         _ => u64::from(u32(raw, 0x4)),

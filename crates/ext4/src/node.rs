@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use crate::checksum::Seed;
 use crate::error::{Error, Result, buffer};
 use crate::field::{put, put_u16, put_u32, split, u16, u32};
-use crate::inode::{Inode, Time, sum};
+use crate::inode::{self, Inode, Time, sum};
 use crate::volume::Device;
 use crate::writer::Writer;
 
@@ -103,11 +103,7 @@ impl Node {
     }
 
     pub fn size(&self) -> u64 {
-        if self.is(kind::REGULAR) || self.is(kind::DIRECTORY) {
-            split(u32(&self.raw, 0x6c), u32(&self.raw, 0x4))
-        } else {
-            u32(&self.raw, 0x4).into()
-        }
+        inode::size(&self.raw)
     }
 
     pub fn set_size(&mut self, size: u64) {
@@ -145,7 +141,7 @@ impl Node {
 
     /// Bytes of fields beyond the first 128.
     pub fn extra(&self) -> usize {
-        if self.raw.len() > 128 { usize::from(u16(&self.raw, 0x80)) } else { 0 }
+        inode::extra(&self.raw)
     }
 
     /// Sets one of the times: its seconds at `at`, the other bits at `wide`.

@@ -481,7 +481,7 @@ fn begin_inside(parent: &Thread, process: &Arc<Process>, into: Option<&Arc<Group
         None => Ok(()),
     };
     let begun = admitted.and_then(|()| follow::process_begins(&parent.process, process, into));
-    // Whoever ends all of the group has told the parent, or finds the child in the list.
+    // A process that ends all of the group has told the parent, or finds the child in the list.
     let ends = parent.process.notice() & notice::EXIT != 0;
     let begun = if ends { begun.and(Err(Errno::ERESTARTNOINTR)) } else { begun };
     begun.inspect_err(|_| withdraw(process))

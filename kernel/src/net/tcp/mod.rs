@@ -267,11 +267,11 @@ impl Flow {
     }
 }
 
-/// What the state machine has made.
+/// Segments and events that the state machine has made.
 struct Outbox {
     /// Segments that wait until the socket is unlocked.
     segments: SmallVec<[Segment<Slice>; 2]>,
-    /// What is to be counted.
+    /// Events to be counted.
     noted: Vec<Noted>,
 }
 

@@ -82,8 +82,7 @@ pub fn join(process: &Arc<Process>, to: &Arc<Group>, _: &Lock) {
 ///
 /// A process that is in no list yet ends by what its list says when it comes there. If it comes
 /// there after that was taken back, its maker was told to end before that, and a maker looks for
-/// this when its child is in the list (`clone.rs`, `begin_inside`). Linux 6.1 misses such a child;
-/// later versions count the writes (`kill_seq`).
+/// this when its child is in the list (`clone.rs`, `begin_inside`).
 ///
 /// # Errors
 /// `ENOMEM`.
