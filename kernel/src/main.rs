@@ -177,7 +177,9 @@ fn threaded() {
     recycle::regions::init();
     recycle::stacks::init();
     recycle::programs::init();
-    let place = if memory::places::are_random() { random::word() } else { 0 };
+    // Templates that were saved have addresses of what it shows.
+    let place = process::templates::shelf::number_of_object()
+        .unwrap_or_else(|| if memory::places::are_random() { random::word() } else { 0 });
     if vdso::place(place).is_err() {
         panic!("no memory for the pages that programs see");
     }

@@ -30,6 +30,9 @@ Usage: template make NAME [--] CMD...    run CMD, which says that it is ready, a
        template list                     your templates (root: everybody's)
        template show NAME                one of them, and which of its files changed since
        template rm [--user UID] NAME...  remove templates, and what is bound to them
+       template save [--user UID] NAME...   root: write templates, and what is bound to them, to
+                                         non-volatile memory (--nvm): the next machine with it
+                                         has them at boot
 
 CMD says that it is ready by a system call of Hayate (hayate.h, the crate hayate-guest), and finds
 the template's name in the environment variable HAYATE_TEMPLATE. A template serves its maker's user
@@ -45,6 +48,7 @@ Examples:
   template make hits --perl-script=/usr/lib/cgi-bin/hits.pl
   template bind /usr/lib/cgi-bin/hits.pl hits
   template show py; template rm py
+  template save py; nvm list
 
 Exit status: 0 done; 1 it failed; 2 the command line is wrong; of start, that of the program
 ";
@@ -82,19 +86,19 @@ fn main() -> ExitCode {
         ("list", []) => list(),
         ("show", [name]) => show(name),
         ("rm", [option, user, names @ ..]) if option == "--user" && !names.is_empty() => {
-            let user = user.to_str().and_then(|text| text.parse().ok());
-            match user {
-                Some(user) => removed(names, Some(user)),
-                None => Err(Failure::usage("--user takes the number of a user, 0 for root")),
-            }
+            number(user).and_then(|user| removed(names, Some(user)))
         }
         ("rm", names) if !names.is_empty() => removed(names, None),
+        ("save", [option, user, names @ ..]) if option == "--user" && !names.is_empty() => {
+            number(user).and_then(|user| saved(names, user))
+        }
+        ("save", names) if !names.is_empty() => saved(names, 0),
         ("help" | "--help" | "-h", _) => {
             print!("{HELP}");
             Ok(ExitCode::SUCCESS)
         }
         ("", _) => Err(Failure::usage("name a command")),
-        (word @ ("make" | "start" | "bind" | "unbind" | "list" | "show" | "rm"), _) => {
+        (word @ ("make" | "start" | "bind" | "unbind" | "list" | "show" | "rm" | "save"), _) => {
             Err(Failure::usage(format!("{word}: the arguments are wrong")))
         }
         (word, _) => Err(Failure::usage(format!("there is no command {word}"))),
@@ -235,6 +239,43 @@ fn removed(names: &[OsString], user: Option<u32>) -> Done {
         }
     }
     Ok(status)
+}
+
+/// The number of a user.
+fn number(user: &OsString) -> Result<u32, Failure> {
+    let number = user.to_str().and_then(|text| text.parse().ok());
+    number.ok_or_else(|| Failure::usage("--user takes the number of a user, 0 for root"))
+}
+
+/// Writes templates of a user to non-volatile memory.
+fn saved(names: &[OsString], user: u32) -> Done {
+    const STORE: &str = "/proc/hayate/nvm";
+    let mut status = ExitCode::SUCCESS;
+    for name in names {
+        let name = name.to_string_lossy();
+        if let Err(error) = std::fs::write(STORE, format!("template {user} {name}")) {
+            eprintln!("template: {}", not_saved(&error, &name));
+            status = ExitCode::FAILURE;
+        }
+    }
+    Ok(status)
+}
+
+/// What an error of saving means, and what to do about it.
+fn not_saved(error: &Error, name: &str) -> String {
+    match error.raw_os_error() {
+        Some(1 | 13) => "only root saves templates".to_owned(),
+        Some(2) => format!("there is no {name}; `template list` names what there is"),
+        Some(17) => format!("{name} came from non-volatile memory and is there"),
+        Some(18) => format!("{name} was made with another root directory than the machine's"),
+        Some(27) => format!("{name} is made of too many files, or of a script of over 1 MiB"),
+        Some(28) => {
+            "the non-volatile memory is full; `nvm usage` shows it, `nvm rm` makes room".to_owned()
+        }
+        Some(95) => format!("{name} maps something that has no path"),
+        Some(123) => "this machine has no non-volatile memory; ./hayate run --nvm FILE".to_owned(),
+        _ => format!("{name}: {error}"),
+    }
 }
 
 fn list() -> Done {

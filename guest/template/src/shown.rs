@@ -21,6 +21,8 @@ pub struct Shown {
     /// When it was made, in nanoseconds since 1970.
     pub made: i128,
     bytes: u64,
+    /// Its bytes on non-volatile memory, if it was saved before this boot.
+    stored: u64,
     starts: u64,
     bound: Vec<String>,
     serves: Vec<String>,
@@ -52,8 +54,11 @@ impl Shown {
         Ok(named.into_iter().next())
     }
 
+    /// The files that are not what they were. Of a template that was saved the kernel compares them
+    /// before it uses it, and their inodes are those of another boot.
     fn changes(&self) -> impl Iterator<Item = (&'static str, &str)> {
-        self.files.iter().filter_map(|file| Some((change(file, self.made)?, file.as_str())))
+        let files = if self.stored == 0 { &self.files[..] } else { &[] };
+        files.iter().filter_map(|file| Some((change(file, self.made)?, file.as_str())))
     }
 
     /// Its line in a list.
@@ -75,6 +80,9 @@ impl Shown {
             self.bytes / 1024,
             self.starts
         );
+        if self.stored != 0 {
+            let _ = writeln!(page, "on non-volatile memory: {} KiB", self.stored / 1024);
+        }
         for (name, list) in [("bound", &self.bound), ("serves", &self.serves)] {
             for text in list {
                 let _ = writeln!(page, "{name}: {text}");
@@ -108,6 +116,7 @@ fn parse(text: &str) -> Vec<Shown> {
             "owner" => last.owner = value.to_owned(),
             "made" => last.made = value.parse().unwrap_or_default(),
             "bytes" => last.bytes = value.parse().unwrap_or_default(),
+            "stored" => last.stored = value.parse().unwrap_or_default(),
             "starts" => last.starts = value.parse().unwrap_or_default(),
             "bound" => last.bound.push(value.to_owned()),
             "serves" => last.serves.push(value.to_owned()),

@@ -33,6 +33,7 @@
 //! | [`policy`] | mbind, move_pages |
 //! | [`segments`] | shmat and shmdt |
 //! | [`foreign`] | reading and writing another space |
+//! | [`stored`] | spaces whose pages lie on non-volatile memory |
 //! | [`show`] | the contents of `/proc/PID/maps`, `smaps` and `statm` |
 //!
 //! Above them stand [`crate::supervisor::space`] and [`crate::supervisor::call_sites`] (programs in
@@ -80,6 +81,7 @@ pub mod remap;
 pub mod segments;
 pub mod show;
 pub mod space;
+pub mod stored;
 pub mod weak_list;
 
 pub use fault::{FaultResult, Touch, handle_fault, text_faults, user_copy_fault};

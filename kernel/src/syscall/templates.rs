@@ -14,7 +14,8 @@ use crate::credentials::{Capability, Credentials};
 use crate::process;
 use crate::process::images::{After, Course, recording};
 use crate::process::templates::declaration::Environments;
-use crate::process::templates::{Declaring, FILES_MAX, NAME_MAX, table};
+use crate::process::templates::template::NAME_MAX;
+use crate::process::templates::{Declaring, FILES_MAX, table};
 use crate::process::{Thread, exec, images, templates};
 use crate::program::{Strings, strings};
 use crate::vfs::path::WalkFlags;
@@ -135,7 +136,7 @@ pub fn remove(name: usize, owner: i32) -> Result<()> {
     if owner != own.euid {
         own.require(Capability::SysAdmin)?;
     }
-    table::remove(&path(name)?, owner)
+    templates::remove(&path(name)?, owner)
 }
 
 /// `hayate_template_bind(path, name)`: a program that is executed by this path begins at the
@@ -152,7 +153,7 @@ pub fn bind(path_address: usize, name: usize) -> Result<()> {
         return table::unbind(&bound, owner);
     }
     let name = path(name)?;
-    let template = table::find(&name, owner)?;
+    let template = templates::find(&process::current(), &name, owner)?;
     if !template.serves.serve_any() {
         return Err(Errno::EOPNOTSUPP);
     }

@@ -1,7 +1,7 @@
 //! How the processor identifies itself, for `/proc/cpuinfo`.
 
 use arrayvec::ArrayString;
-use raw_cpuid::CpuId;
+use raw_cpuid::{CpuId, native_cpuid};
 
 /// A processor's name and numbers.
 #[derive(Clone, Debug)]
@@ -46,6 +46,32 @@ pub fn identity() -> Identity {
         identity.physical_bits = sizes.physical_address_bits();
     }
     identity
+}
+
+/// Leaves and parts of `cpuid` by which programs choose their code, and which bits of EAX, EBX, ECX
+/// and EDX: the vendor, the model, features, the layout of the saved registers (SDM vol. 2, CPUID).
+/// Left out are the numbers of this processor and of all, and the bits that there are several.
+const CHOSEN_BY: [(u32, u32, [u32; 4]); 9] = [
+    (0, 0, [!0; 4]),
+    (1, 0, [!0, 0, !0, !(1 << 28)]),
+    (7, 0, [!0; 4]),
+    (7, 1, [!0; 4]),
+    (0xd, 0, [!0, 0, !0, !0]),
+    (0xd, 1, [!0, 0, !0, !0]),
+    (0x8000_0000, 0, [!0; 4]),
+    (0x8000_0001, 0, [!0, !0, !(1 << 1), !0]),
+    (0x8000_0008, 0, [!0, !0, 0, !0]),
+];
+
+/// Returns what `cpuid` tells programs of the features by which they choose their code. A program
+/// that has chosen runs on another processor with the same words. Each `cpuid` may be an exit to
+/// the hypervisor: not for hot paths.
+pub fn chosen_by() -> [[u32; 4]; CHOSEN_BY.len()] {
+    CHOSEN_BY.map(|(leaf, part, bits)| {
+        let found = native_cpuid::cpuid_count(leaf, part);
+        let words = [found.eax, found.ebx, found.ecx, found.edx];
+        core::array::from_fn(|at| words[at] & bits[at])
+    })
 }
 
 /// Returns the names of the features that programs may use, as Linux calls them

@@ -35,7 +35,7 @@ pub use descriptors::{KERNEL_CS, KERNEL_DS, USER_CS, USER_DS};
 pub use fault_code::FaultCode;
 pub use features::{CacheFlush, Features, allow_tsc, features, forbid_tsc};
 pub(crate) use features::{has_syscall, init as init_features};
-pub use identity::{Identity, flags, identity};
+pub use identity::{Identity, chosen_by, flags, identity};
 pub use lent::Lent;
 pub(crate) use lent::{borrows, set_borrows};
 pub use local::{

@@ -61,6 +61,14 @@ pub fn place(random: u64) -> Result<(), Refused> {
     Ok(())
 }
 
+/// Returns the number with which [`place`] puts the object at this address; `None`: it cannot lie
+/// there.
+pub fn number_of(object: usize) -> Option<u64> {
+    let page = object.checked_sub(SHOWN + PAGE_SIZE)? / PAGE_SIZE;
+    let is_whole = object.is_multiple_of(PAGE_SIZE) && (page as u64) < DRAWN;
+    is_whole.then_some(page as u64)
+}
+
 /// Returns the address of the page of clocks, which programs can read; `None` before [`place`].
 pub fn clocks() -> Option<usize> {
     match AT.load(Ordering::Acquire) {

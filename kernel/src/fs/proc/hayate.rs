@@ -31,7 +31,7 @@ use crate::memory::deferred_free;
 use crate::net::faults;
 use crate::process;
 use crate::process::resources::may_see;
-use crate::process::templates::table;
+use crate::process::templates::{shelf, table};
 use crate::reclaim::growth::Grow;
 #[cfg(debug_assertions)]
 use crate::reclaim::refusal;
@@ -238,10 +238,11 @@ fn show_templates(_: &(), out: &mut Vec<u8>) -> Result<()> {
         line(out, format_args!("owner: {}", template.owner()))?;
         line(out, format_args!("made: {}", template.made))?;
         line(out, format_args!("bytes: {}", template.bytes))?;
+        if template.stored != 0 {
+            line(out, format_args!("stored: {}", template.stored))?;
+        }
         line(out, format_args!("starts: {}", template.starts.load(Ordering::Relaxed)))?;
-        table::for_each_path(&template, |path| {
-            line(out, format_args!("bound: {}", path.escape_ascii()))
-        })?;
+        show_bound(out, &template.name, template.owner())?;
         let rows = [
             ("serves", template.serves.text()),
             ("file", &*template.mapped),
@@ -254,7 +255,29 @@ fn show_templates(_: &(), out: &mut Vec<u8>) -> Result<()> {
         }
         line(out, format_args!(""))?;
     }
+    for stored in shelf::all(owner)? {
+        line(out, format_args!("name: {}", stored.name.escape_ascii()))?;
+        line(out, format_args!("owner: {}", stored.owner))?;
+        line(out, format_args!("made: {}", stored.made))?;
+        line(out, format_args!("stored: {}", stored.bytes()))?;
+        show_bound(out, &stored.name, stored.owner)?;
+        let head = stored.head()?;
+        for text in head.rules.split(|&byte| byte == b'\n').filter(|text| !text.is_empty()) {
+            line(out, format_args!("serves: {}", text.escape_ascii()))?;
+        }
+        for file in head.known {
+            line(out, format_args!("file: {}", head.path(file).escape_ascii()))?;
+        }
+        line(out, format_args!(""))?;
+    }
     Ok(())
+}
+
+/// The paths that are bound to a template.
+fn show_bound(out: &mut Vec<u8>, name: &[u8], owner: u32) -> Result<()> {
+    table::for_each_path((name, owner), |path| {
+        line(out, format_args!("bound: {}", path.escape_ascii()))
+    })
 }
 
 /// Only root may read the paths and times of measured processes, and the process that makes them.

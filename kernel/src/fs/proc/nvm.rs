@@ -5,6 +5,7 @@
 //!
 //! * `put PHASE NAME PATH` stores the content of a file as a text; `PHASE` is the page within a
 //!   large page at which the text is to begin, or `-`;
+//! * `template USER NAME` stores a user's template, which is there at the next boot;
 //! * `rm IDENTITY`, `verify IDENTITY`;
 //! * `compact`, `format`.
 
@@ -115,6 +116,11 @@ pub(super) fn command(text: &[u8]) -> Result<()> {
                     .ok_or(Errno::EINVAL)?,
             };
             put(phase, name.as_bytes(), path.as_bytes())
+        }
+        "template" => {
+            let (owner, name) = rest.split_once(' ').ok_or(Errno::EINVAL)?;
+            let owner = owner.parse().map_err(|_| Errno::EINVAL)?;
+            process::templates::save::save(name.as_bytes(), owner)
         }
         "rm" => store::remove(&identity()?),
         "verify" => store::verify(&identity()?),

@@ -24,15 +24,23 @@
 //! A program that was compiled from a file may say so: then a start is served only while the file
 //! is unchanged ([`source`]), and by its name it fails.
 //!
-//! Layers, lowest first: [`source`], [`declaration`], [`template`], [`table`], and this module.
+//! One that was saved on non-volatile memory is there at the next boot: [`save`] writes it,
+//! [`shelf`] finds it, and [`wake`] makes it ready for its first start.
+//!
+//! Layers, lowest first: [`source`], [`declaration`], [`template`], [`table`], [`known`], [`shelf`],
+//! [`save`], [`wake`], and this module.
 //!
 //! Road not taken: a call that returns in each start by itself, without a fork. The C library keeps
 //! the number of the thread in a place that only it knows, and renews it nowhere but after a fork.
 
 pub mod declaration;
+pub mod known;
+pub mod save;
+pub mod shelf;
 pub mod source;
 pub mod table;
 pub mod template;
+pub mod wake;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -65,10 +73,8 @@ use crate::recycle::heirs;
 use crate::schedule::time;
 use declaration::{Declared, Environments};
 use source::Source;
-use template::Template;
+use template::{Template, is_name};
 
-/// The longest name, in bytes.
-pub const NAME_MAX: usize = 64;
 /// The longest list of files that a program may give, in bytes.
 pub const FILES_MAX: usize = 64 << 10;
 /// The longest environment that is looked through, in bytes.
@@ -109,6 +115,32 @@ pub struct UserVariables {
 /// Prepares the module; boot calls it once.
 pub fn init() {
     table::set_limit(frames::total() / 8 * PAGE);
+    shelf::find(table::bind);
+}
+
+/// The user's template of this name, for a start by the current thread: one that was made, or one
+/// that was saved before this boot.
+///
+/// # Errors
+/// `ENOENT`: there is none; those of [`wake::find`].
+pub fn find(thread: &Thread, name: &[u8], owner: u32) -> Result<Arc<Template>> {
+    table::find(name, owner).or_else(|_| wake::find(thread, name, owner))
+}
+
+/// Removes a user's template and the paths that are bound to it. Starts from it that have begun are
+/// not disturbed, and what was saved of it is there at the next boot.
+///
+/// # Errors
+/// `ENOENT`: there is none.
+pub fn remove(name: &[u8], owner: u32) -> Result<()> {
+    let is_stored = shelf::take(name, owner);
+    if is_stored {
+        table::unbind_all(name, owner);
+    }
+    match table::remove(name, owner) {
+        Err(Errno::ENOENT) if is_stored => Ok(()),
+        other => other,
+    }
 }
 
 /// What a program says of the template that the next fork of its thread makes.
@@ -157,12 +189,6 @@ pub fn declare(thread: &Thread, declaring: Declaring) -> Result<()> {
         Declared { name, start, serves, files, environments, sources, environment, blocked, space };
     thread.declared.set(Box::new(declared));
     Ok(())
-}
-
-/// Whether a text can be the name of a template: letters, digits, `.`, `_`, `-`.
-fn is_name(text: &[u8]) -> bool {
-    let fits = |&byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=NAME_MAX).contains(&text.len()) && text.iter().all(fits)
 }
 
 /// The variables that decide whether a start is served, as the current program got them.
@@ -260,6 +286,7 @@ pub fn keep(thread: &Thread, position: &Position, numbers: ChildNumbers) -> Resu
         mapped,
         environment,
         made: time::realtime_ns(),
+        stored: 0,
         bytes,
         starts: AtomicU64::new(0),
     });
@@ -355,7 +382,10 @@ pub fn choose(
     }
     let bound = script.into_iter().chain([named]);
     let template = bound
-        .filter_map(|path| table::bound(path, credentials.euid))
+        .filter_map(|path| {
+            let owner = credentials.euid;
+            table::bound(path, owner).or_else(|| wake::bound(thread, path, owner))
+        })
         .find(|template| is_served(template))?;
     // Whatever stands in the way, the program starts as always.
     begin(thread, template, (path, arguments, environment), limits).ok()
@@ -376,7 +406,7 @@ pub fn start(
     limits: Limits,
 ) -> Result<(Prepared, Box<Begin>)> {
     let credentials = thread.credentials();
-    let template = table::find(name, credentials.euid)?;
+    let template = find(thread, name, credentials.euid)?;
     if !template.is_unchanged(thread, &credentials) {
         return Err(Errno::ESTALE);
     }

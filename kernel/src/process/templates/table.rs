@@ -107,11 +107,9 @@ pub fn remove(name: &[u8], owner: u32) -> Result<()> {
     let mut table = TABLE.lock();
     let at = table.place(name, owner).ok_or(Errno::ENOENT)?;
     let gone = table.templates.swap_remove(at);
-    let is_its_own = |bound: &mut Bound| bound.owner == owner && bound.name == name;
-    let unbound = take(&mut table.bound, is_its_own);
-    BOUND.store(table.bound.len(), Ordering::Relaxed);
     drop(table);
-    drop((gone, unbound));
+    drop(gone);
+    unbind_all(name, owner);
     Ok(())
 }
 
@@ -169,6 +167,23 @@ pub fn bound(path: &[u8], owner: u32) -> Option<Arc<Template>> {
     table.templates.get(at).cloned()
 }
 
+/// The name to which a user has bound a path, whether there is a template of that name or not.
+pub fn name_bound(path: &[u8], owner: u32) -> Option<Vec<u8>> {
+    let table = TABLE.lock();
+    let bound = table.bound.iter().find(|bound| bound.owner == owner && bound.path == path)?;
+    growth::copy(&bound.name).ok()
+}
+
+/// Undoes all that binds paths to a name.
+pub fn unbind_all(name: &[u8], owner: u32) {
+    let mut table = TABLE.lock();
+    let is_its_own = |bound: &mut Bound| bound.owner == owner && bound.name == name;
+    let gone = take(&mut table.bound, is_its_own);
+    BOUND.store(table.bound.len(), Ordering::Relaxed);
+    drop(table);
+    drop(gone);
+}
+
 /// All templates that a user sees; `None`: all there are. `ENOMEM`.
 pub fn all(owner: Option<u32>) -> Result<Vec<Arc<Template>>> {
     let table = TABLE.lock();
@@ -179,16 +194,14 @@ pub fn all(owner: Option<u32>) -> Result<Vec<Arc<Template>>> {
     Ok(all)
 }
 
-/// Calls a function with each path that is bound to a template, under the lock of the table.
+/// Calls a function with each path that is bound to a template of this name and owner, under the
+/// lock of the table.
 pub fn for_each_path(
-    template: &Template,
+    (name, owner): (&[u8], u32),
     mut visit: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
     let table = TABLE.lock();
-    let its_own = table
-        .bound
-        .iter()
-        .filter(|bound| bound.owner == template.owner() && bound.name == template.name);
+    let its_own = table.bound.iter().filter(|bound| bound.owner == owner && bound.name == name);
     for bound in its_own {
         visit(&bound.path)?;
     }

@@ -20,6 +20,15 @@ use crate::program::{Executable, Strings};
 use crate::vfs::context::FsContext;
 use crate::vfs::mount::Location;
 
+/// The longest name, in bytes.
+pub const NAME_MAX: usize = 64;
+
+/// Whether a text can be the name of a template: letters, digits, `.`, `_`, `-`.
+pub fn is_name(text: &[u8]) -> bool {
+    let fits = |&byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=NAME_MAX).contains(&text.len()) && text.iter().all(fits)
+}
+
 /// A template.
 pub struct Template {
     /// Its name, unique among those of its owner.
@@ -71,6 +80,9 @@ pub struct Template {
     pub environment: Vec<u8>,
     /// When it was made, on the real-time clock in nanoseconds.
     pub made: u64,
+    /// The bytes of its memory that lie on non-volatile memory ([`super::wake`]), and are not this
+    /// machine's; 0: it was made in this machine.
+    pub stored: usize,
     /// The memory that it keeps, in bytes.
     pub bytes: usize,
     /// The starts from it.
