@@ -133,6 +133,12 @@ pub struct Run {
     #[arg(default_missing_value = "*", value_parser = NonEmptyStringValueParser::new())]
     pub off2f: Option<String>,
 
+    /// Have a template in the machine from its boot on, so that the first start of the program
+    /// begins behind its start-up: python[=MODULE,...], perl[=MODULE,...] or perl-script=FILE. The
+    /// first use makes it in a machine of its own and keeps it (can be repeated; docs/templates.md)
+    #[arg(long, value_name = "WHAT", value_parser = values::template)]
+    pub template: Vec<String>,
+
     /// Show a copy of the folder DIR at PATH in the guest; changes that the guest makes there are
     /// not written back (can be repeated)
     #[arg(long, value_name = "DIR:PATH")]

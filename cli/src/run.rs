@@ -12,6 +12,7 @@ use crate::guest::{accel, backtrace, disk, initramfs, network, processor, termin
 use crate::image::{convert, default};
 use crate::persist;
 use crate::snapshots;
+use crate::templates;
 use crate::vmm::{self, Vmm};
 use anyhow::{Context, Result, bail};
 use hayate_container_image::Configuration;
@@ -143,6 +144,14 @@ pub fn prepare(options: &Run, on_terminal: bool) -> Result<Prepared> {
     let mut qemu = accel::machine(&machine)?;
     let volumes = volumes.into_iter().enumerate();
     let volumes = volumes.map(|(index, volume)| qemu.volume(index, volume)).collect();
+    let texts = match options.template.is_empty() {
+        true => texts,
+        false => {
+            let files =
+                templates::Files { root: root.file(), texts: texts.as_deref(), with: &with };
+            Some(templates::memory(options, &files, &qemu)?)
+        }
+    };
     if let Some(texts) = &texts {
         qemu.texts(texts)?;
     }
@@ -177,6 +186,9 @@ pub fn check(options: &Run) -> Result<()> {
         }
         (Some(true), None) => {
             "--nvm virtio goes with --off2f; without --off2f say --nvm virtio:FILE or virtio:SIZE"
+        }
+        _ if templates::obstacle(options).is_some() => {
+            templates::obstacle(options).unwrap_or_default()
         }
         _ if linux && options.mode == Mode::Supervisor => {
             "--mode supervisor needs Hayate's kernel: leave --linux out"
@@ -273,6 +285,14 @@ fn streams(on_terminal: bool, input_along: bool) -> Result<Streams> {
 enum RootFile {
     Disk(PathBuf),
     Archive(PathBuf),
+}
+
+impl RootFile {
+    fn file(&self) -> &Path {
+        match self {
+            RootFile::Disk(file) | RootFile::Archive(file) => file,
+        }
+    }
 }
 
 /// Returns the root file system, and the texts of its programs if they are converted.

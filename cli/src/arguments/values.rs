@@ -46,6 +46,21 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
+/// What a template is to be made of (`--template`).
+pub fn template(text: &str) -> Result<String, String> {
+    let (kind, value) = text.split_once('=').map_or((text, None), |(k, v)| (k, Some(v)));
+    let module = |c: char| c.is_alphanumeric() || "._:,".contains(c);
+    let is_good = match (kind, value) {
+        ("python" | "perl", value) => value.is_none_or(|modules| modules.chars().all(module)),
+        ("perl-script", Some(path)) => path.starts_with('/'),
+        _ => false,
+    };
+    if is_good {
+        return Ok(text.into());
+    }
+    Err("say python, python=MODULE,..., perl, perl=MODULE,... or perl-script=/PATH".into())
+}
+
 /// A user, and perhaps a group, as the command line names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {

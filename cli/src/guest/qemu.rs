@@ -290,11 +290,21 @@ impl Qemu {
     /// Gives the machine the texts of converted programs; the guest's writes there are not kept.
     pub fn texts(&mut self, file: &Path) -> Result<()> {
         if self.options.board == Board::Microvm {
-            let text = "the microvm board has no non-volatile memory for --off2f; use q35";
+            let text =
+                "the microvm board has no non-volatile memory for --off2f and --template; use q35";
             return Err(Failure::error(USAGE, text));
         }
         self.nvm =
             Some(Nvm { file: Some(file.to_path_buf()), size: off2f::blank(file)?, kept: false });
+        Ok(())
+    }
+
+    /// Gives the machine non-volatile memory; the guest's writes there are kept.
+    pub fn keep_texts(&mut self, file: &Path) -> Result<()> {
+        self.texts(file)?;
+        if let Some(nvm) = &mut self.nvm {
+            nvm.kept = true;
+        }
         Ok(())
     }
 

@@ -208,7 +208,7 @@ fn named(kind: &str, path: &Path, state: &str, end: &str) -> Result<String> {
 }
 
 /// Removes images of earlier states of the same source.
-fn remove_former(output: &Path) -> Result<()> {
+pub(crate) fn remove_former(output: &Path) -> Result<()> {
     let name = output.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let Some((source, _)) = name.rsplit_once('-') else { return Ok(()) };
     let end = output.extension();

@@ -68,7 +68,7 @@ pub(crate) fn key<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> String {
 
 /// Makes a file through a temporary one, so that an interrupted run leaves no file that looks
 /// finished.
-fn finished(
+pub(crate) fn finished(
     path: &Path,
     about: &str,
     saying: &str,

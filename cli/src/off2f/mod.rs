@@ -9,4 +9,4 @@ mod store;
 pub mod tree;
 
 pub use files::handle;
-pub use store::blank;
+pub use store::{FileStore, blank};

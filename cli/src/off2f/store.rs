@@ -76,6 +76,22 @@ impl FileStore {
         Ok(FileStore { store, path: path.to_path_buf() })
     }
 
+    /// Makes a store with the texts of another one, and space for further ones of `more` pages.
+    pub fn copy(from: &Path, path: &Path, more: u64) -> Result<FileStore> {
+        let old = FileStore::open(from, false)?;
+        let mut texts = old.store.texts().to_vec();
+        // Large texts first: small texts then fill the gaps between them.
+        texts.sort_by_key(|text| (std::cmp::Reverse(text.pages), text.first));
+        let pages: u64 = texts.iter().map(|text| u64::from(text.pages)).sum();
+        let large = texts.iter().filter(|text| text.phase != Text::ANYWHERE).count() as u64;
+        let mut new = FileStore::create(path, texts.len() as u64, pages + more, large)?;
+        for text in &texts {
+            let content = old.get(&text.identity)?.context("a text is gone")?;
+            new.store.put(&content, text.phase, text.name())?;
+        }
+        Ok(new)
+    }
+
     /// Opens the store in a file, for changes or only for reading. A blank file gets a new store.
     pub fn open(path: &Path, change: bool) -> Result<FileStore> {
         let opened = match Store::open(region(path, change)?) {

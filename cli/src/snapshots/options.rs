@@ -65,6 +65,7 @@ pub fn defining(run: &Run) -> BTreeMap<&'static str, (&'static str, String)> {
         ("image", "--image", run.image.clone().unwrap_or_default()),
         ("in_memory", "--in-memory", flag(run.in_memory)),
         ("off2f", "--off2f", run.off2f.clone().unwrap_or_default()),
+        ("template", "--template", run.template.join(" ")),
         ("with", "--with", run.with.iter().map(|with| folder(with)).collect::<Vec<_>>().join(" ")),
         ("disk", "--disk", words(&run.disk)),
         ("persist", "--persist", run.persist.clone().unwrap_or_default()),
@@ -121,6 +122,9 @@ pub fn check_make(run: &Run) -> Result<()> {
         NO_VOLUMES
     } else if machine.nvm.is_some() || run.off2f.is_some() {
         "no snapshot is made of non-volatile memory: leave --nvm and --off2f out"
+    } else if !run.template.is_empty() {
+        "a snapshot has its templates in its own memory: instead of --template say \
+         --warm 'template make ...' (docs/snapshots.md)"
     } else if run.persist.is_some() {
         "a snapshot does not hold what is kept on a disk: leave --persist out"
     } else if !run.disk.is_empty() {

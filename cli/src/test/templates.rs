@@ -14,12 +14,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-const CHECKS: [(&str, Check); 5] = [
+const CHECKS: [(&str, Check); 6] = [
     ("python_starts_print_the_same", |hayate| check(hayate, "python")),
     ("perl_starts_print_the_same", |hayate| check(hayate, "perl_starts")),
     ("perl_scripts_compiled_before_print_the_same", |hayate| check(hayate, "perl_scripts")),
     ("serve_one_user_each", |hayate| check(hayate, "users")),
     ("saved_ones_are_there_in_the_next_machines", saved),
+    ("the_command_makes_them_before_the_machine", before),
 ];
 
 /// The trials.
@@ -101,4 +102,47 @@ fn damage(nvm: &Path) -> Result<()> {
     // Pages of those that were removed still look like one.
     ensure!(damaged >= 3, "{damaged} templates are on the memory");
     Ok(std::fs::write(nvm, bytes)?)
+}
+
+/// `--template`: made at the first use, there from the boot on in every later machine; of a program
+/// that cannot be loaded, and with options that do not go with it, an error.
+fn before(hayate: &Hayate) -> Result<()> {
+    const SCRIPT: &str = "python3 -c 'import json; print(json.dumps([6 * 7]))'; \
+        template show python | sed -n 's/^starts: //p'";
+    let place = tempfile::tempdir()?;
+    let with = format!("{}:/scripts", place.path().display());
+    let script = Script { path: place.path().join("hi.pl"), modified: SystemTime::now() };
+    let started = |options: &[&str], said: &str, script: &str| -> Result<()> {
+        let output = hayate.run(options, &["/bin/sh", "-c", script])?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() && text == said, "{options:?}: {text}{errors}");
+        Ok(())
+    };
+    let python = ["--net", "none", "--template", "python=json"];
+    started(&python, "[42]\n1\n", SCRIPT)?;
+    started(&python, "[42]\n1\n", SCRIPT)?;
+    let small = [&python[..], &["--memory", "96M", "--cpus", "2"]].concat();
+    started(&small, "[42]\n1\n", SCRIPT)?;
+    let other = [&python[..], &["--env", "LANG=C"]].concat();
+    started(&other, "[42]\n1\n", SCRIPT)?;
+    for word in ["once", "again"] {
+        script.write(word)?;
+        let perl = ["--with", &with, "--template", "perl-script=/scripts/hi.pl"];
+        let count = "/scripts/hi.pl you; template show _scripts_hi.pl | sed -n 's/^starts: //p'";
+        started(&perl, &format!("{word} you 0\n1\n"), count)?;
+    }
+    let refused = |options: &[&str], status: i32, why: &str| -> Result<()> {
+        let output = hayate.run(options, &["true"])?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(status), "{options:?}: {}, {said}", output.status);
+        ensure!(said.contains(why), "{options:?}: it says {said}");
+        Ok(())
+    };
+    refused(&["--template", "python=no_such_module"], 125, "No module named 'no_such_module'")?;
+    refused(&["--template", "perl-script=/no/such"], 125, "/no/such: No such file")?;
+    refused(&["--template", "ruby"], 2, "say python, python=MODULE")?;
+    refused(&["--template", "python", "--user", "1000"], 2, "makes templates for root")?;
+    refused(&["--template", "python", "--nvm", "64M"], 2, "leave --nvm out")?;
+    refused(&["--template", "python", "--linux"], 2, "leave --linux out")
 }

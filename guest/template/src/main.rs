@@ -6,7 +6,7 @@ mod perl;
 mod shown;
 
 use hayate_guest::template::{bind, close_all_but_streams, remove, start};
-use std::ffi::{CString, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::io::Error;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::process::ExitStatusExt;
@@ -22,6 +22,8 @@ Usage: template make NAME [--] CMD...    run CMD, which says that it is ready, a
        template make NAME --perl[=MODULE,...]     the same with Perl
        template make NAME --perl-script=FILE      Perl that has compiled this script; no start
                                                   uses it once FILE has changed
+       template prepare OPTION...        make a template for each --python, --perl and
+                                         --perl-script, bind its path, and save it (root)
        template start NAME [--] ARG...   start a program from it, with these arguments
        template bind PATH NAME           every exec of PATH, a program or the script of
                                          --perl-script, by this user that the template serves
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
                 None => make(name, behind_dashes(command), &[]),
             },
         },
+        ("prepare", options) if !options.is_empty() => prepared(options),
         ("start", [name, arguments @ ..]) => run(name, behind_dashes(arguments)),
         ("bind", [path, name]) => bound(path, Some(name)),
         ("unbind", [path]) => bound(path, None),
@@ -98,9 +101,11 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         ("", _) => Err(Failure::usage("name a command")),
-        (word @ ("make" | "start" | "bind" | "unbind" | "list" | "show" | "rm" | "save"), _) => {
-            Err(Failure::usage(format!("{word}: the arguments are wrong")))
-        }
+        (
+            word @ ("make" | "prepare" | "start" | "bind" | "unbind" | "list" | "show" | "rm"
+            | "save"),
+            _,
+        ) => Err(Failure::usage(format!("{word}: the arguments are wrong"))),
         (word, _) => Err(Failure::usage(format!("there is no command {word}"))),
     };
     done.unwrap_or_else(|Failure(status, text)| {
@@ -239,6 +244,47 @@ fn removed(names: &[OsString], user: Option<u32>) -> Done {
         }
     }
     Ok(status)
+}
+
+/// Makes, binds and saves a template for each option: `./hayate run --template` asks for it.
+fn prepared(options: &[OsString]) -> Done {
+    for option in options {
+        let words = std::slice::from_ref(option);
+        let (name, path, done) = if let Some(file) = perl::script_of(words) {
+            let name = name_of(file);
+            let done = perl::make(&name, file)?;
+            (name, file.to_owned(), done)
+        } else {
+            let (name, path) = match option.to_str().map(|text| text.split('=').next()) {
+                Some(Some("--python")) => ("python", "/usr/bin/python3"),
+                Some(Some("--perl")) => ("perl", "/usr/bin/perl"),
+                _ => return Err(Failure::usage("prepare takes --python, --perl, --perl-script")),
+            };
+            let command = of_interpreter(words).ok_or_else(|| Failure::usage("prepare"))?;
+            let name = OsString::from(name);
+            let done = make(&name, &command, &AT_ONCE)?;
+            (name, path.into(), done)
+        };
+        if done != ExitCode::SUCCESS {
+            return Ok(done);
+        }
+        bound(&path, Some(&name))?;
+        let done = saved(&[name], 0)?;
+        if done != ExitCode::SUCCESS {
+            return Ok(done);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The name of the template of a script: its path, as far as a name may have it.
+fn name_of(script: &OsStr) -> OsString {
+    const MOST: usize = 64;
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+    let bytes = script.as_bytes();
+    let end = bytes.get(bytes.len().saturating_sub(MOST - 1)..).unwrap_or_default();
+    let name = end.iter().map(|byte| if fits(byte) { *byte } else { b'_' });
+    OsString::from_vec(name.collect())
 }
 
 /// The number of a user.
