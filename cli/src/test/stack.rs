@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 const MOST: u64 = 3584;
 
 /// Functions that may have a larger one, by a part of their names, with the reason.
-const LARGER: [(&str, &str); 5] = [
+const LARGER: [(&str, &str); 4] = [
     ("hayate_machine::boot::start", "it runs once, on the stack of the boot"),
     ("hayate_machine::boot::make_memory", "it runs once, on the stack of the boot"),
     ("in_place::store::bank::", "a page of the store; it runs once, at boot"),
@@ -25,7 +25,6 @@ const LARGER: [(&str, &str); 5] = [
         "hayate_kernel::process::dump::course::end",
         "a core file's page; the thread's stack is empty",
     ),
-    ("hayate_kernel::fs::proc::nvm::put", "a page for the store; a write to /proc calls it alone"),
 ];
 
 /// The trial.

@@ -1,11 +1,14 @@
 //! Changes of the stores, on request of a privileged program.
 
+use alloc::vec::Vec;
+
 use hayate_abi::{Errno, Result};
 use hayate_nvm_store::{Identity, PAGE, Region, Store};
 use hayate_off2f::Digest;
 
 use super::bank::{Bank, banks, errno};
 use super::memory::Memory;
+use crate::reclaim::growth::Grow;
 
 /// Runs `change` on each store until one returns something else than the error `next`.
 fn first_of<T>(
@@ -43,12 +46,17 @@ pub fn put(
     first_of(Errno::ENOSPC, |_, store| {
         let grant = store.reserve(pages, phase).map_err(errno)?;
         let mut digest = Digest::new();
-        let mut bytes = [0; PAGE as usize];
+        // Not on the stack, which the digest needs.
+        let mut bytes = Vec::new();
+        bytes.make_room_exact(PAGE as usize)?;
+        bytes.resize(PAGE as usize, 0);
+        let (page, _) = bytes.as_chunks_mut::<{ PAGE as usize }>();
+        let [page] = page else { return Err(Errno::ENOMEM) };
         for index in 0..u64::from(pages) {
-            read(index, &mut bytes)?;
+            read(index, page)?;
             let at = (grant.first + index) * PAGE;
-            store.region_mut().write(at, &bytes).map_err(errno)?;
-            digest.update(&bytes);
+            store.region_mut().write(at, page).map_err(errno)?;
+            digest.update(page);
         }
         let identity = digest.finish();
         match store.publish(grant, identity, name).map_err(errno) {
