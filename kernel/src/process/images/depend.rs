@@ -51,7 +51,8 @@ impl Dependency {
             Part::Entries => 1,
             Part::Name(name) => name,
         };
-        (spread(self.file) ^ part).wrapping_mul(SPREAD) >> 32
+        let product = (spread(self.file) ^ part).wrapping_mul(SPREAD);
+        product ^ product >> 32
     }
 }
 
@@ -101,25 +102,24 @@ fn part(file: FileId) -> &'static SpinLock<Vec<Row>> {
     INDEX.get((spread(file) >> 58) as usize).unwrap_or(&INDEX[0])
 }
 
-/// Notes that the recording or image with this mark depends on something. Returns false if that is known already.
+/// Notes that the recording or image with this mark depends on something. Each is noted once: a
+/// recording knows what it has noted.
 ///
 /// # Errors
 /// `ENOMEM`.
-pub fn note(mark: &Arc<Mark>, on: Dependency) -> Result<bool> {
+pub fn note(mark: &Arc<Mark>, on: Dependency) -> Result<()> {
     let mut rows = part(on.file).lock();
-    if rows.iter().any(|row| row.on == on && Arc::ptr_eq(&row.mark, mark)) {
-        return Ok(false);
-    }
     rows.make_room(1)?;
     rows.push(Row { on, mark: Arc::clone(mark) });
-    Ok(true)
+    Ok(())
 }
 
-/// Removes what [`note`] entered for a mark.
+/// Removes what [`note`] entered for a mark, the last first: a recording that comes to nothing has
+/// its rows at the end.
 pub fn forget(mark: &Arc<Mark>, all: &[Dependency]) {
-    for on in all {
+    for on in all.iter().rev() {
         let mut rows = part(on.file).lock();
-        let at = rows.iter().position(|row| row.on == *on && Arc::ptr_eq(&row.mark, mark));
+        let at = rows.iter().rposition(|row| row.on == *on && Arc::ptr_eq(&row.mark, mark));
         let gone = at.map(|at| rows.swap_remove(at));
         drop(rows);
         drop(gone);

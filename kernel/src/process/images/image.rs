@@ -112,6 +112,9 @@ impl Drop for Image {
     }
 }
 
+/// The number of `exit_group(2)`.
+pub const EXIT_GROUP: u64 = 231;
+
 /// Why two recordings are not one image.
 pub type Difference = &'static str;
 
@@ -248,7 +251,6 @@ impl Image {
     /// The status with which a start from it ends at once, if that is what it does next
     /// (`exit_group(2)`).
     pub fn ends(&self) -> Option<i32> {
-        const EXIT_GROUP: u64 = 231;
         (self.call == EXIT_GROUP).then_some(self.position.regs.rdi as i32)
     }
 

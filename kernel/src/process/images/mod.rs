@@ -61,6 +61,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use arrayvec::ArrayVec;
+use hashbrown::HashTable;
 use hayate_abi::Result;
 use hayate_machine::fpu::FpuState;
 use hayate_machine::sync::Once;
@@ -90,7 +91,7 @@ pub use asking::Start;
 
 use depend::Mark;
 use held::{Held, Opened, OwnFile};
-use image::Image;
+use image::{EXIT_GROUP, Image};
 use key::Key;
 use patch::Moment;
 use recording::Recording;
@@ -289,7 +290,7 @@ impl Plan {
         let recording = Recording {
             volatile: self.entry.volatile(),
             most_calls: self.entry.most_calls(),
-            last: [None; recording::LAST],
+            places: HashTable::new(),
             reached: ArrayVec::new(),
             entry: self.entry,
             first: self.first,
@@ -568,7 +569,14 @@ fn capture(
     }
     let held = Held::by(thread, &recording.own).ok_or("it holds a file that is gone")?;
     let saved = run_time().saturating_sub(recording.run);
-    let space = own.fork().map_err(|_| EXHAUSTED)?;
+    // No start uses the memory of a program that ends: it is compared, as it is before the end.
+    let is_end = regs.orig_rax == EXIT_GROUP && process.thread_count() == 1;
+    let space = if is_end { Arc::clone(&own) } else { own.fork().map_err(|_| EXHAUSTED)? };
+    let clear_tid = thread.clear_tid.load(Ordering::Relaxed);
+    if is_end {
+        // Nobody waits for that in memory that no other process has.
+        thread.clear_tid.store(0, Ordering::Relaxed);
+    }
     if own.was_changed_from_outside() {
         // Asked after the copy: another process says so before it changes something.
         return Err("another process wrote into it, or changed its limits");
@@ -584,7 +592,7 @@ fn capture(
         actions: Arc::new(process.actions().fork()),
         blocked: thread.blocked(),
         signal_stack: thread.signal_stack(),
-        clear_tid: thread.clear_tid.load(Ordering::Relaxed),
+        clear_tid,
         robust_list: thread.robust_list.load(Ordering::Relaxed),
         vectors: recording.vectors,
         number: process.id(),

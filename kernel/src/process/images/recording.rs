@@ -18,7 +18,8 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use arrayvec::ArrayVec;
-use hayate_abi::Result;
+use hashbrown::HashTable;
+use hayate_abi::{Errno, Result};
 use hayate_machine::sync::{Once, SpinLock};
 
 use super::depend;
@@ -36,9 +37,6 @@ use crate::vfs::mount::{Location, Mount};
 
 /// The calls that draw random bytes that are remembered.
 const DRAWS: usize = 32;
-
-/// The dependencies that are found at once.
-pub const LAST: usize = 32;
 
 /// The directories that are remembered.
 const REACHED: usize = 4;
@@ -63,10 +61,10 @@ pub struct Recording {
     pub process: u64,
     /// What spoils it.
     pub mark: Arc<Mark>,
-    /// What it depends on so far.
+    /// What it depends on so far, each once.
     pub dependencies: Vec<Dependency>,
-    /// Some of these, by their hashes: a program looks at the same directories again and again.
-    pub last: [Option<Dependency>; LAST],
+    /// The places of these in the list, by their hashes.
+    pub places: HashTable<usize>,
     /// Directories to which all ways are noted: it opens many files of one directory.
     pub reached: ArrayVec<Reached, REACHED>,
     /// The files that it must not touch.
@@ -115,17 +113,19 @@ impl Drop for Recording {
 impl Recording {
     /// Notes something that the program depends on, before it looks at it. `ENOMEM`.
     pub fn depend(&mut self, on: Dependency) -> Result<()> {
-        let place = on.hash() as usize % LAST;
-        if self.last.get(place).is_some_and(|last| *last == Some(on)) {
+        let list = &self.dependencies;
+        let is_known = |&place: &usize| list.get(place) == Some(&on);
+        if self.places.find(on.hash(), is_known).is_some() {
             return Ok(());
         }
+        let hash = |&place: &usize| list.get(place).map_or(0, |on| on.hash());
+        self.places.try_reserve(1, hash).map_err(|_| Errno::ENOMEM)?;
+        let place = list.len();
         self.dependencies.make_room(1)?;
-        if depend::note(&self.mark, on)? {
-            self.dependencies.push(on);
-        }
-        if let Some(last) = self.last.get_mut(place) {
-            *last = Some(on);
-        }
+        depend::note(&self.mark, on)?;
+        self.dependencies.push(on);
+        // There is room, so no place is hashed anew.
+        self.places.insert_unique(on.hash(), place, |_| 0);
         Ok(())
     }
 
@@ -135,7 +135,7 @@ impl Recording {
             depend::forget(&self.mark, gone);
         }
         self.dependencies.truncate(count);
-        self.last = [None; LAST];
+        self.places.retain(|place| *place < count);
         self.reached.clear();
     }
 
