@@ -3,8 +3,8 @@
 //! The first use boots a machine with the same root file system, in which the guest's program
 //! `template` makes the templates and saves them on non-volatile memory (`docs/templates.md`). The
 //! file behind that is kept, under a name made of all that decides whether the templates fit: the
-//! root, the kernel, QEMU, the processor, and the variables that interpreters look at. Machines that
-//! come later map it, and their writes do not reach it.
+//! root, the kernel, QEMU, the processor, and the variables that interpreters look at. Machines
+//! that come later map it, and their writes do not reach it.
 //!
 //! With `--off2f` the memory has the texts of the converted programs, too.
 

@@ -46,7 +46,7 @@ pub fn name(text: &str) -> Result<String, String> {
     }
 }
 
-/// What a template is to be made of (`--template`).
+/// The program, modules or script of a template (`--template`).
 pub fn template(text: &str) -> Result<String, String> {
     let (kind, value) = text.split_once('=').map_or((text, None), |(k, v)| (k, Some(v)));
     let module = |c: char| c.is_alphanumeric() || "._:,".contains(c);

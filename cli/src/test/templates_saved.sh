@@ -15,7 +15,7 @@ starts() {
 
 nobody="setpriv --reuid 65534 --regid 65534 --clear-groups"
 
-# What each machine prints of a start of Python.
+# A start of Python; each machine makes some.
 python_says() {
     /usr/bin/python3 -c 'import json, os, sys; print(json.dumps(sys.argv), os.getcwd(), sys.flags.quiet)' "$@"
 }
@@ -37,8 +37,8 @@ make() {
     template make other --python && template save other || fail "it is not saved again"
     [ "$(nvm list | grep -c template:other)" = 1 ] || fail "$(nvm list)"
     nvm rm "$(nvm list | sed -n 's/ .*template:other//p')" || fail "it is not removed"
-    template save py || fail "the same is not saved again"
-    [ "$(nvm list | grep -c template:)" = 3 ] || fail "$(nvm list)"
+    template save py other || fail "the same is not saved again"
+    [ "$(nvm list | grep -c template:)" = 4 ] || fail "$(nvm list)"
     nvm verify > said || fail "$(cat said)"
     # In a root directory of its own nothing is saved that others would use.
     mkdir -p /tmp/root && mount --rbind / /tmp/root || fail "no root directory"
@@ -50,6 +50,12 @@ make() {
 
 # The next machines have them.
 use() {
+    # A template that no start has used can be removed.
+    other=$(nvm list | sed -n 's/ .*template:other//p')
+    if [ -n "$other" ]; then
+        nvm rm "$other" || fail "it is not removed"
+        template start other -- -c '' 2> /dev/null && fail "what was removed is started"
+    fi
     [ "$(template list | grep -c '^py')" = 2 ] || fail "$(template list)"
     [ -z "$(starts py)" ] || [ "$(starts py)" = 0 ] || fail "it has started already"
     rm -f /tmp/said.*

@@ -15,7 +15,8 @@
 //! | fpu | the floating-point state, in the form of a signal frame |
 //! | groups | the maker's further groups, four bytes each |
 //! | actions | [`Action`]: the signals that are not at their default |
-//! | rules, files, environment | texts of the template: `hayate-template-rules`; lines; strings with a NUL each |
+//! | rules, files | texts of the template: `hayate-template-rules`; a path a line |
+//! | environment | variables, with a NUL each |
 //! | bound | the paths that are bound to it, with a NUL each |
 //! | regions | [`Region`], by address |
 //! | pages | the address of each page, in order |
@@ -26,10 +27,10 @@
 //!
 //! # What is checked
 //!
-//! Whoever reads a head believes nothing of it: [`Head::read`] checks the checksum against
+//! A reader believes nothing of a head: [`Head::read`] checks the checksum against
 //! accidents, and then that all pieces lie inside, that regions and pages are in order, whole and
 //! below the given end, that each page lies in a region, and that each number of a file is one.
-//! What the numbers mean to a kernel (rights, flags, addresses of code) the kernel checks itself.
+//! The kernel itself checks numbers that mean something to it: rights, flags, addresses of code.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -55,8 +56,7 @@ pub const NO_FILE: u32 = u32::MAX;
 /// A register, number or address of a program; see [`Facts`].
 pub type Word = U64;
 
-/// What has a fixed size. The numbers that mean something to one kernel only are stored as they
-/// are.
+/// The facts of fixed size. Numbers that mean something to one kernel only are stored as they are.
 #[derive(
     Clone,
     Copy,
@@ -74,7 +74,7 @@ pub type Word = U64;
 pub struct Facts {
     /// When the template was made, in nanoseconds since 1970.
     pub made: Word,
-    /// What the processor and the kernel must have in common with those where it was made.
+    /// The digest of the features of the processor and the kernel by which it was made.
     pub machine: [u8; 32],
     /// The address of the object that the kernel shows to programs (`vdso(7)`).
     pub object: Word,
@@ -212,7 +212,7 @@ pub struct Region {
 #[repr(C)]
 pub struct Known {
     path: Place,
-    /// What it is to the template: bits of [`Known::PROGRAM`] and so on.
+    /// Its uses for the template: bits of [`Known::PROGRAM`] and so on.
     pub uses: U32,
     /// Its state, by which it is known again.
     pub state: State,

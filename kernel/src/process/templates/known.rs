@@ -1,4 +1,5 @@
-//! What a template on non-volatile memory was made of, and how that is known again in another boot.
+//! The files and the machine that a saved template depends on, and how they are known again in
+//! another boot.
 //!
 //! A page of a program's memory is right only beside the files that it was made with, on a
 //! processor that its C library chose its code for, and with the object that the kernel showed to

@@ -27,8 +27,8 @@
 //! One that was saved on non-volatile memory is there at the next boot: [`save`] writes it,
 //! [`shelf`] finds it, and [`wake`] makes it ready for its first start.
 //!
-//! Layers, lowest first: [`source`], [`declaration`], [`template`], [`table`], [`known`], [`shelf`],
-//! [`save`], [`wake`], and this module.
+//! Layers, lowest first: [`source`], [`declaration`], [`template`], [`table`], [`known`],
+//! [`shelf`], [`save`], [`wake`], and this module.
 //!
 //! Road not taken: a call that returns in each start by itself, without a fork. The C library keeps
 //! the number of the thread in a place that only it knows, and renews it nowhere but after a fork.

@@ -16,7 +16,6 @@ use super::shelf::{self, PREFIX};
 use super::table;
 use super::template::Template;
 use crate::in_place::store;
-use crate::memory::{Protection, RegionFlags};
 use crate::process::family;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
@@ -59,6 +58,8 @@ pub fn save(name: &[u8], owner: u32) -> Result<()> {
         }
         Ok(())
     })?;
+    // One of before the boot is not the one that starts would ask for.
+    shelf::take(name, owner);
     for old in shelf::others(name, owner, &identity)? {
         match store::remove(&old) {
             // Of two the later one counts, so an old one does no harm.
@@ -242,8 +243,8 @@ fn regions(template: &Template, files: &mut Files) -> Result<Vec<Region>> {
             start: Word::new(region.start as u64),
             end: Word::new(region.end as u64),
             offset: Word::new(region.offset),
-            protection: U32::new(u32::from(Protection::bits(&region.protection))),
-            flags: U32::new(RegionFlags::bits(&region.flags)),
+            protection: U32::new(u32::from(region.protection.bits())),
+            flags: U32::new(region.flags.bits()),
             file: U32::new(file),
         });
     }

@@ -5,8 +5,9 @@
 //! [table](super::table): nothing of its memory is touched. The first start that asks for it takes
 //! it from here ([`super::wake`]).
 //!
-//! A text whose head was used stays in use until the next boot: its pages are in the page tables of
-//! processes, and the store must not give them to another text.
+//! Until then its text may be removed from the store. One that was taken stays in use until the
+//! next boot: its pages are in the page tables of processes, and the store must not give them to
+//! another text.
 //!
 //! Lock order: the shelf's lock is a leaf. Nothing is dropped under it.
 
@@ -44,7 +45,9 @@ pub struct Stored {
     /// Where the object lay that the kernel shows to programs.
     object: usize,
     head: Vec<u8>,
-    text: Arc<store::Text>,
+    /// The text, which is looked for when it is needed: until then it may be removed or moved.
+    identity: Identity,
+    pages: u32,
 }
 
 static SHELF: SpinLock<Vec<Arc<Stored>>> = SpinLock::new(Vec::new());
@@ -58,8 +61,8 @@ impl Stored {
     /// # Errors
     /// `EBADMSG`: it is damaged; `ENOMEM`; those of the store.
     fn of(text: &Text) -> Result<Stored> {
-        let identity = text.identity;
-        let text = store::find(&identity, text.pages)?;
+        let (identity, all) = (text.identity, text.pages);
+        let text = store::find(&identity, all)?;
         let mut head = Vec::new();
         head.make_room_exact(PAGE)?;
         head.resize(PAGE, 0);
@@ -69,7 +72,7 @@ impl Stored {
         };
         page(0, &mut head)?;
         let (pages, memory) = sizes(&head).map_err(|_| Errno::EBADMSG)?;
-        if pages.checked_add(memory) != Some(text.extent().count()) {
+        if pages.checked_add(memory) != Some(all) {
             return Err(Errno::EBADMSG);
         }
         head.make_room_exact((pages as usize - 1) * PAGE)?;
@@ -84,7 +87,7 @@ impl Stored {
         let (name, made) = (growth::copy(read.name)?, read.facts.made.get());
         let [_, owner, ..] = read.facts.ids.map(|id| id.get());
         let (bound, object) = (growth::copy(read.bound)?, read.facts.object.get() as usize);
-        Ok(Stored { name, owner, made, bound, object, head, text })
+        Ok(Stored { name, owner, made, bound, object, head, identity, pages: all })
     }
 
     /// Its head.
@@ -100,29 +103,25 @@ impl Stored {
         (self.head.len() / PAGE) as u32
     }
 
-    /// The text.
-    pub fn text(&self) -> &Arc<store::Text> {
-        &self.text
-    }
-
     /// How much memory of its program is stored, in bytes.
     pub fn bytes(&self) -> usize {
-        (self.text.extent().count() as usize * PAGE).saturating_sub(self.head.len())
+        (self.pages as usize * PAGE).saturating_sub(self.head.len())
     }
 
     fn is(&self, name: &[u8], owner: u32) -> bool {
         self.owner == owner && self.name == name
     }
 
-    /// Keeps the text until the next boot: processes are about to have its pages.
+    /// Finds the text, and keeps it until the next boot: processes are about to have its pages.
     ///
     /// # Errors
-    /// `ENOMEM`.
-    pub fn hold(&self) -> Result<()> {
+    /// `ENOMEDIUM`: it was removed. `ENOMEM`.
+    pub fn hold(&self) -> Result<Arc<store::Text>> {
+        let text = store::find(&self.identity, self.pages)?;
         let mut held = IN_USE.lock();
         held.make_room(1)?;
-        held.push(Arc::clone(&self.text));
-        Ok(())
+        held.push(Arc::clone(&text));
+        Ok(text)
     }
 }
 

@@ -4,9 +4,9 @@
 //! are mapped, and its pages are entered in a page table where they lie. A start then gets a copy
 //! by copy-on-write, as from any other template.
 //!
-//! **Nothing of a head is believed.** The crate has checked that it is whole; here registers, rights
-//! and flags are checked as those are that a program asks for. One that does not fit this machine
-//! is given up with a line in the log, and the program starts as always.
+//! **Nothing of a head is believed.** The crate has checked that it is whole; here registers,
+//! rights and flags are checked as those are that a program asks for. A template that does not fit
+//! this machine is given up with a line in the log, and the program starts as always.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -41,7 +41,6 @@ use crate::process::transform::Position;
 use crate::program::Executable;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
-use crate::vfs::context::FsContext;
 use crate::vfs::file_count::Counted;
 use crate::vfs::mount::Location;
 use crate::vfs::open;
@@ -53,11 +52,18 @@ enum Refused {
     Here(Errno),
     /// In this machine.
     Ever(&'static str),
+    /// In this machine: something of it could not be had.
+    Failed(Errno),
 }
 
 impl From<Errno> for Refused {
     fn from(error: Errno) -> Refused {
-        Refused::Here(error)
+        match error {
+            Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOSPC | Errno::ETXTBSY => {
+                Refused::Here(error)
+            }
+            other => Refused::Failed(other),
+        }
     }
 }
 
@@ -85,21 +91,33 @@ pub fn find(thread: &Thread, name: &[u8], owner: u32) -> Result<Arc<Template>> {
         Err(Refused::Here(error)) => Err(error),
         Err(Refused::Ever(why)) => {
             warn!("template: {} is not used: {why}", name.escape_ascii());
-            shelf::take(name, owner);
-            table::unbind_all(name, owner);
-            Err(Errno::ENOENT)
+            Err(give_up(name, owner))
+        }
+        Err(Refused::Failed(error)) => {
+            warn!("template: {} is not used: {error:?}", name.escape_ascii());
+            Err(give_up(name, owner))
         }
     }
 }
 
+/// Forgets a template that does not fit this machine.
+fn give_up(name: &[u8], owner: u32) -> Errno {
+    shelf::take(name, owner);
+    table::unbind_all(name, owner);
+    Errno::ENOENT
+}
+
 /// Makes a template of what is stored, and enters it in the table.
 fn make(thread: &Thread, stored: &Stored) -> core::result::Result<Arc<Template>, Refused> {
+    let directories = thread.directories()?;
+    let root = directories.root();
+    if thread.gets_nothing_kept() || !root.is_same(&first_root()?) {
+        return Err(Refused::Here(Errno::EPERM));
+    }
     let head = stored.head()?;
     let facts = &head.facts;
     let (credentials, _) = thread.credentials().for_program(None, None);
-    let directories = thread.directories()?;
-    let root = directories.root();
-    if thread.gets_nothing_kept() || !is_of(&credentials, &head) || !root.is_same(&first_root()?) {
+    if !is_of(&credentials, &head) {
         return Err(Refused::Here(Errno::EPERM));
     }
     if facts.machine != known::machine() {
@@ -117,7 +135,8 @@ fn make(thread: &Thread, stored: &Stored) -> core::result::Result<Arc<Template>,
         return Err(Refused::Ever("its program has other rights now"));
     }
     let position = position(facts)?;
-    let space = space(stored, &head, &files)?;
+    let backings = backings(&resolver, &head, &files)?;
+    let space = space(stored, &head, &backings)?;
     let sources = Source::of(&directories, &credentials, &serves)?;
     if head.fpu.len() != FpuState::signal_size() {
         return Err(Refused::Ever("its state is damaged"));
@@ -125,14 +144,13 @@ fn make(thread: &Thread, stored: &Stored) -> core::result::Result<Arc<Template>,
     let mapped = files.mapped(&head)?;
     let parts = Parts { credentials, root, serves, executable, position, space, sources, mapped };
     let template = parts.into_template(&head, stored.bytes())?;
-    stored.hold()?;
     template::count(template.bytes);
     let template = Arc::new(template);
     table::enter(Arc::clone(&template))?;
     Ok(template)
 }
 
-/// What a template has of this machine.
+/// The parts of a template that come from this machine.
 struct Parts {
     credentials: Credentials,
     root: Location,
@@ -289,22 +307,46 @@ fn actions(head: &Head<'_>) -> ActionTable {
     actions
 }
 
+/// The files that are mapped, opened, by their numbers.
+fn backings(
+    resolver: &Resolver<'_>,
+    head: &Head<'_>,
+    files: &Found,
+) -> Result<Vec<Option<Arc<Backing>>>> {
+    let mut backings = Vec::new();
+    backings.make_room_exact(files.0.len())?;
+    for (file, place) in head.known.iter().zip(&files.0) {
+        let is_mapped = file.uses.get() & Known::MAPPED != 0;
+        backings.push(if is_mapped { Some(backing(resolver, file, place)?) } else { None });
+    }
+    Ok(backings)
+}
+
+/// Opens a file that is mapped.
+fn backing(resolver: &Resolver<'_>, file: &Known, place: &Location) -> Result<Arc<Backing>> {
+    const O_RDONLY: u32 = 0;
+    let is_program = file.uses.get() & Known::PROGRAM != 0;
+    let counted = Counted::new()?;
+    // A program is executed by a right that is not the one to read.
+    let opened = open::open_location(resolver, place.clone(), O_RDONLY, is_program, counted)?;
+    let page_cache = opened.inode().page_cache().ok_or(Errno::ENODEV)?;
+    if is_program {
+        Backing::program(page_cache, opened)
+    } else {
+        Backing::file(page_cache, opened, false)
+    }
+}
+
 /// The space: its regions with their files, and its pages where they lie.
 fn space(
     stored: &Stored,
     head: &Head<'_>,
-    files: &Found,
+    backings: &[Option<Arc<Backing>>],
 ) -> core::result::Result<Arc<Space>, Refused> {
-    let mut backings: Vec<Option<Arc<Backing>>> = Vec::new();
-    backings.make_room_exact(files.0.len())?;
-    for (file, place) in head.known.iter().zip(&files.0) {
-        let is_mapped = file.uses.get() & Known::MAPPED != 0;
-        backings.push(if is_mapped { Some(backing(file, place)?) } else { None });
-    }
     let mut regions = Vec::new();
     regions.make_room_exact(head.regions.len())?;
     for region in head.regions {
-        regions.push(mapping(region, &backings).ok_or(Refused::Ever("a region is damaged"))?);
+        regions.push(mapping(region, backings).ok_or(Refused::Ever("a region is damaged"))?);
     }
     let [heap_start, heap_end] = numbers(head.facts.heap);
     let [stack_top, mmap_top, program_base, heap_shift, files_have_places] =
@@ -326,26 +368,12 @@ fn space(
     };
     let shape = Shape { layout, heap: heap_start..heap_end };
     let first = stored.head_pages();
-    let extent = stored.text().extent();
+    let text = stored.hold()?;
+    let extent = text.extent();
     let pages = head.pages.iter().zip(first..);
     let pages =
         pages.filter_map(|(address, index)| Some((address.get() as usize, extent.frame(index)?)));
     Ok(Space::of_stored(shape, regions, pages)?)
-}
-
-/// Opens a file that is mapped.
-fn backing(file: &Known, place: &Location) -> Result<Arc<Backing>> {
-    const O_RDONLY: u32 = 0;
-    let context = FsContext::new(place.clone());
-    let root = Credentials::root();
-    let resolver = Resolver { context: &context, credentials: &root, start: None };
-    let file_of = open::open_location(&resolver, place.clone(), O_RDONLY, true, Counted::new()?)?;
-    let page_cache = file_of.inode().page_cache().ok_or(Errno::ENODEV)?;
-    if file.uses.get() & Known::PROGRAM != 0 {
-        Backing::program(page_cache, file_of)
-    } else {
-        Backing::file(page_cache, file_of, false)
-    }
 }
 
 /// The range and the mapping of a region; `None`: it is not one that a template may have.
