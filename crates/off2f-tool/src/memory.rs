@@ -144,7 +144,10 @@ fn command(words: &str) -> Result<()> {
     match error.raw_os_error() {
         Some(1 | 13) => bail!("only root may do this"),
         Some(2) => bail!("there is no such text, or no such file"),
-        Some(16) => bail!("it is in use; end the programs that run it and drop what is kept"),
+        Some(16) => bail!(
+            "it is in use; end the programs that run it and drop what is kept; a template that \
+             was started stays until the next boot"
+        ),
         Some(28) => bail!("no store has room for it; `nvm usage` shows what there is"),
         Some(74) => bail!("it is damaged: the content is not that of its identity"),
         Some(123) => bail!("there is no store; `nvm format` makes one where there is memory"),
