@@ -8,8 +8,8 @@
 //! program in one machine, [`machines`] machines that stay, [`snapshots`] machines that are saved,
 //! [`guest`] the machine and its session, [`vmm`] machines of other monitors, [`image`] root file
 //! systems, [`containers`] images of containers, [`containerd`] its shim, [`disks`] disks that
-//! last, [`persist`] roots that do, [`off2f`] executables in two files, [`templates`] templates that are
-//! there at boot, [`test`] the tests.
+//! last, [`persist`] roots that do, [`off2f`] executables in two files, [`templates`] templates that
+//! are there at boot, [`test`] the tests.
 //!
 //! Errors are one line on standard error that says what to do next; statuses are in [`failure`].
 #![forbid(unsafe_code)]

@@ -1,8 +1,8 @@
 //! Templates of Python and Perl: `template make NAME --python`.
 //!
 //! The checks run in the guest (`templates.sh`): they run the same commands without and with a
-//! bound path, and compare what they print. Those of `templates_saved.sh` run in machines that have the
-//! same non-volatile memory, one after the other. The system calls have cases of their own
+//! bound path, and compare what they print. Those of `templates_saved.sh` run in machines that have
+//! the same non-volatile memory, one after the other. The system calls have cases of their own
 //! (`tests/c/template.c`).
 
 use super::Trial;

@@ -119,8 +119,12 @@ impl Stored {
     pub fn hold(&self) -> Result<Arc<store::Text>> {
         let text = store::find(&self.identity, self.pages)?;
         let mut held = IN_USE.lock();
-        held.make_room(1)?;
-        held.push(Arc::clone(&text));
+        // A start that fails for another reason comes here again.
+        if !held.iter().any(|other| Arc::ptr_eq(other, &text)) {
+            held.make_room(1)?;
+            held.push(Arc::clone(&text));
+        }
+        drop(held);
         Ok(text)
     }
 }

@@ -13,11 +13,11 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use core::sync::atomic::AtomicU64;
 
-use hayate_abi::signal::{Sigaction, SignalStack};
+use hayate_abi::signal::{NSIG, Sigaction, SignalStack, bit};
 use hayate_abi::{Errno, Result};
 use hayate_machine::fpu::FpuState;
 use hayate_machine::trap::UserRegs;
-use hayate_template_file::{Facts, Head, Known, NO_FILE, Region, Word};
+use hayate_template_file::{Action, Facts, Head, Known, NO_FILE, Region, Word};
 use hayate_template_rules::Rules;
 use machine::{vdso, warn};
 
@@ -32,10 +32,10 @@ use crate::credentials::Credentials;
 use crate::memory::space::Lineage;
 use crate::memory::stored::Shape;
 use crate::memory::{
-    Backing, LOWEST, Layout, Mapping, PAGE, Protection, RegionFlags, Space, USER_END,
+    Backing, LOWEST, Layout, Mapping, PAGE, Protection, RegionFlags, Space, USER_END, most_regions,
 };
 use crate::process::record::Vectors;
-use crate::process::signal::ActionTable;
+use crate::process::signal::{ActionTable, UNBLOCKABLE};
 use crate::process::thread::Thread;
 use crate::process::transform::Position;
 use crate::program::Executable;
@@ -296,10 +296,12 @@ fn position(facts: &Facts) -> Result<Position> {
     Ok(position)
 }
 
-/// The actions of the signals. An unknown signal has none.
+/// The actions of the signals. An unknown signal has none, nor have those that cannot be caught.
 fn actions(head: &Head<'_>) -> ActionTable {
     let actions = ActionTable::new();
-    for action in head.actions {
+    let is_caught = |action: &&Action| bit(action.signal.get()) & UNBLOCKABLE == 0;
+    let known = head.actions.iter().filter(|action| (1..=NSIG).contains(&action.signal.get()));
+    for action in known.filter(is_caught) {
         let [sa_handler, sa_flags, sa_restorer, sa_mask] = action.words.map(Word::get);
         let action_of = Sigaction { sa_handler, sa_flags, sa_restorer, sa_mask };
         actions.replace(action.signal.get(), action_of);
@@ -352,10 +354,12 @@ fn space(
     let [stack_top, mmap_top, program_base, heap_shift, files_have_places] =
         numbers(head.facts.layout);
     let is_inside = |at: &usize| *at <= USER_END;
-    if ![heap_start, heap_end, stack_top, mmap_top, program_base].iter().all(is_inside)
+    let is_whole = |at: &usize| at.is_multiple_of(PAGE);
+    if ![heap_start, heap_end, stack_top, mmap_top, program_base, heap_shift].iter().all(is_inside)
+        || ![stack_top, mmap_top, program_base, heap_shift].iter().all(is_whole)
         || heap_start > heap_end
-        || heap_shift > USER_END
         || stack_top < PAGE
+        || head.regions.len() > most_regions()
     {
         return Err(Refused::Ever("its addresses are damaged"));
     }
