@@ -29,8 +29,10 @@ pub const GUARDED: u64 = 32;
 /// return to the program makes its system calls enter by another way ([`crate::trap`]'s `traced`),
 /// so that the entry of other programs tests nothing.
 pub const TRACED: u64 = 64;
+/// Attention bit: the processor time of the execution's group is spent.
+pub const SPENT: u64 = 128;
 /// Attention bits from here up are free for the kernel.
-pub const FIRST_FREE: u64 = 128;
+pub const FIRST_FREE: u64 = 256;
 
 /// The two words that the returns to a program test. Both are zero if a program in ring 0 can go on
 /// at once, so the gate tests both at once.

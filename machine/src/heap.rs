@@ -83,19 +83,19 @@ impl Slab {
     }
 
     fn free(self) -> *mut u8 {
-        match self.info().tag.load(Relaxed) & 0xffff {
+        match self.info().tag() & 0xffff {
             0 => null_mut(),
             place => direct((u64::from(self.0) << PAGE_SHIFT) + u64::from(place - 1) * 16),
         }
     }
 
     fn out(self) -> u32 {
-        self.info().tag.load(Relaxed) >> 16
+        self.info().tag() >> 16
     }
 
     fn set(self, free: *mut u8, out: u32) {
         let place = if free.is_null() { 0 } else { free as usize % PAGE_SIZE / 16 + 1 };
-        self.info().tag.store(place as u32 | out << 16, Relaxed);
+        self.info().set_tag(place as u32 | out << 16);
     }
 
     fn neighbours(self) -> (Slab, Slab) {

@@ -15,6 +15,8 @@ use crate::layout::{INTERPRETED_MEMORY, PAGE_SIZE};
 use crate::loader::{MemoryKind, MemoryRange};
 use crate::sync::{Once, RwSpinLock, SpinLock};
 use core::alloc::{GlobalAlloc, Layout};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Relaxed;
 use hayate_fuzzing::Random;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
@@ -76,6 +78,41 @@ fn references_are_counted() {
     assert!(other.is_unique());
     drop(other);
     assert_eq!(frames::counts(), before);
+}
+
+/// The numbers of owners that were told of, added up.
+static TOLD: AtomicU32 = AtomicU32::new(0);
+
+#[test]
+fn the_last_reference_tells_the_owner() {
+    let _turn = machine();
+    frames::owner::register(frames::owner::Charging {
+        table: |owner| Some(owner),
+        gone: |owner| {
+            TOLD.fetch_add(owner, Relaxed);
+        },
+    });
+    let before = frames::counts().free;
+    let frame = Frame::allocate().unwrap();
+    assert_eq!(frame.owner(), 0);
+    assert!(frame.belong(7) && !frame.belong(8));
+    let other = frame.clone();
+    assert_eq!((frame.owner(), other.references()), (7, 2));
+    drop(frame);
+    assert_eq!((other.owner(), TOLD.load(Relaxed)), (7, 0));
+    assert!(other.is_unique());
+    drop(other);
+    assert_eq!(TOLD.load(Relaxed), 7);
+    // Shared frames are not given to an owner, and the next holder has none.
+    let frame = Frame::allocate().unwrap();
+    assert_eq!(frame.owner(), 0);
+    let other = frame.clone();
+    assert!(!frame.belong(9));
+    drop((frame, other));
+    assert_eq!(TOLD.load(Relaxed), 7);
+    let block = Block::allocate(8).unwrap();
+    block.into_frames(|frame| assert!(frame.owner() == 0 && frame.belong(1)));
+    assert_eq!((TOLD.load(Relaxed), frames::counts().free), (15, before));
 }
 
 #[test]

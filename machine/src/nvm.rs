@@ -20,7 +20,7 @@
 //! with that in mind (`loader::start_info`).
 
 use core::ops::Range;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::SeqCst;
 
 use arrayvec::ArrayVec;
 pub use hayate_frames::Refusal;
@@ -139,7 +139,7 @@ impl Area {
     fn hold_frames(&self) {
         for frame in (self.start >> PAGE_SHIFT)..(self.end >> PAGE_SHIFT) {
             // SAFETY: this is memory of an area, which the frame table covers or was extended for.
-            unsafe { info(frame as u32) }.refs.store(1, Relaxed);
+            unsafe { info(frame as u32) }.set_refs(1);
         }
     }
 

@@ -1,7 +1,7 @@
 /* Control groups (cgroups(7), version 2): the tree and its files, members, delegation, freezing,
  * ending, namespaces, the controller pids, time on processors. */
 #define AREA "cgroup"
-#include "harness.h"
+#include "groups.h"
 #include <linux/sched.h>
 #include <poll.h>
 #include <sys/inotify.h>
@@ -10,181 +10,6 @@
 #include <sys/statfs.h>
 
 #define MAGIC 0x63677270
-
-/* ---- groups ---------------------------------------------------------------------------------- */
-
-/* The tree is mounted in a mount namespace of the case's own; a case's groups lie in one group. */
-static char base[PATH_MAX];
-static char top[PATH_MAX];
-
-static char *path_of(const char *group, const char *file) {
-    static char paths[4][2 * PATH_MAX];
-    static int next;
-    char *path = paths[next++ % 4];
-    snprintf(path, sizeof *paths, "%s%s%s%s%s", base, *group ? "/" : "", group, file ? "/" : "",
-             file ? file : "");
-    return path;
-}
-
-/* The result of a write, with the error in errno. */
-static ssize_t write_to(const char *path, const char *text) {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd == -1)
-        return -1;
-    ssize_t n = write(fd, text, strlen(text));
-    int error = errno;
-    close(fd);
-    errno = error;
-    return n;
-}
-static ssize_t tell(const char *group, const char *file, const char *text) {
-    return write_to(path_of(group, file), text);
-}
-static ssize_t move_to(const char *group, pid_t pid) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", pid);
-    return tell(group, "cgroup.procs", text);
-}
-
-static const char *read_of(const char *path) {
-    static char texts[4][16384];
-    static int next;
-    char *text = texts[next++ % 4];
-    if (get_file(path, text, sizeof *texts) == -1)
-        FAIL("open %s: %s", path, strerror(errno));
-    return text;
-}
-static const char *shown(const char *group, const char *file) {
-    return read_of(path_of(group, file));
-}
-
-/* The number behind a word of a file. */
-static long value_of(const char *group, const char *file, const char *name) {
-    char wanted[64];
-    snprintf(wanted, sizeof wanted, "%s ", name);
-    const char *text = shown(group, file);
-    while (text && strncmp(text, wanted, strlen(wanted)) != 0) {
-        text = strchr(text, '\n');
-        text = text ? text + 1 : NULL;
-    }
-    if (!text)
-        FAIL("%s has no %s", file, name);
-    return atol(text + strlen(wanted));
-}
-#define POPULATED(group) value_of(group, "cgroup.events", "populated")
-#define FROZEN(group) value_of(group, "cgroup.events", "frozen")
-
-static int members(const char *group) {
-    int count = 0;
-    for (const char *text = shown(group, "cgroup.procs"); *text; text++)
-        count += *text == '\n';
-    return count;
-}
-
-/* The path in the version 2 hierarchy that /proc/PID/cgroup shows. */
-static const char *group_of(const char *proc) {
-    static char path[PATH_MAX];
-    char file[64];
-    snprintf(file, sizeof file, "/proc/%s/cgroup", proc);
-    const char *line = read_of(file);
-    while (line && strncmp(line, "0::", 3) != 0) {
-        line = strchr(line, '\n');
-        line = line ? line + 1 : NULL;
-    }
-    CHECK(line != NULL);
-    snprintf(path, sizeof path, "%.*s", (int)strcspn(line + 3, "\n"), line + 3);
-    return path;
-}
-static const char *group_of_pid(pid_t pid) {
-    char text[16];
-    snprintf(text, sizeof text, "%d", pid);
-    return group_of(text);
-}
-/* Whether a process is in one of the case's groups. */
-static bool is_in(pid_t pid, const char *group) {
-    char wanted[PATH_MAX];
-    const char *own = strrchr(base, '/');
-    snprintf(wanted, sizeof wanted, "%s%s%s", own, *group ? "/" : "", group);
-    const char *path = group_of_pid(pid);
-    size_t length = strlen(path), want = strlen(wanted);
-    return length >= want && strcmp(path + length - want, wanted) == 0;
-}
-
-static void remove_groups(const char *path) {
-    char inner[PATH_MAX];
-    DIR *dir = opendir(path);
-    if (!dir)
-        return;
-    for (struct dirent *entry; (entry = readdir(dir));)
-        if (entry->d_type == DT_DIR && entry->d_name[0] != '.') {
-            snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
-            remove_groups(inner);
-        }
-    closedir(dir);
-    for (int i = 0; rmdir(path) == -1 && errno == EBUSY && i < 1000; i++)
-        msleep(2);
-}
-/* Goes on in a child, and removes the groups when that has ended, however it ended. */
-static void watch_over(void) {
-    pid_t pid = FORK();
-    if (pid == 0)
-        return;
-    int status = WAIT(pid);
-    write_to(path_of("", "cgroup.kill"), "1");
-    remove_groups(base);
-    if (WIFSIGNALED(status))
-        FAIL("ended by signal %d", WTERMSIG(status));
-    _exit(WEXITSTATUS(status));
-}
-
-static void begin(void) {
-    if (geteuid() != 0)
-        SKIP("not root");
-    OK(unshare(CLONE_NEWNS));
-    OK(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL));
-    CHECK(getcwd(top, sizeof top - 32) != NULL);
-    strcat(top, "/groups");
-    OK(mkdir(top, 0755));
-    if (mount("none", top, "cgroup2", 0, NULL) == -1)
-        SKIP("no cgroup2: %s", strerror(errno));
-    snprintf(base, sizeof base, "%s/hy-%d", top, getpid());
-    if (mkdir(base, 0755) == -1)
-        SKIP("no group is made: %s", strerror(errno));
-    watch_over();
-}
-
-/* A process that does nothing, until a signal ends it. */
-static pid_t idle(void) {
-    pid_t pid = FORK();
-    while (pid == 0)
-        pause();
-    wait_asleep(pid); /* fork(3) has let signals through again */
-    return pid;
-}
-static pid_t idle_in(const char *group) {
-    pid_t pid = idle();
-    OK(move_to(group, pid));
-    return pid;
-}
-static void end(pid_t pid) {
-    OK(kill(pid, SIGKILL));
-    KILLED(pid, SIGKILL);
-}
-
-static bool has_pids(void) {
-    char path[PATH_MAX + 32];
-    snprintf(path, sizeof path, "%s/cgroup.controllers", top);
-    return strstr(read_of(path), "pids") != NULL;
-}
-/* Gives the controller to the case's group and to those in it. */
-static void with_pids(void) {
-    char path[PATH_MAX + 32];
-    if (!has_pids())
-        SKIP("the controller pids is not in this hierarchy");
-    snprintf(path, sizeof path, "%s/cgroup.subtree_control", top);
-    OK(write_to(path, "+pids"));
-    OK(tell("", "cgroup.subtree_control", "+pids"));
-}
 
 static pid_t clone_into(int group, uint64_t flags) {
     struct clone_args args = {.flags = CLONE_INTO_CGROUP | flags,
@@ -974,9 +799,9 @@ TEST(controllers_bring_files) {
     begin();
     OK(mkdir(path_of("a", NULL), 0755));
     struct stat st;
-    if (has_pids())
+    if (has_controller("pids"))
         ERR(stat(path_of("a", "pids.max"), &st), ENOENT);
-    with_pids();
+    with_controller("pids");
     CHECK_STR(shown("a", "cgroup.controllers"), "pids\n");
     CHECK_STR(shown("", "cgroup.subtree_control"), "pids\n");
     CHECK_STR(shown("a", "pids.max"), "max\n");
@@ -1003,7 +828,7 @@ TEST(controllers_bring_files) {
 
 TEST(pids_count_and_limit_processes) {
     begin();
-    with_pids();
+    with_controller("pids");
     OK(mkdir(path_of("a", NULL), 0755));
     OK(tell("a", "pids.max", "3"));
     pid_t pid = FORK();
@@ -1042,7 +867,7 @@ static void *returns(void *arg) { return arg; }
 
 TEST(threads_that_end_are_not_counted) {
     begin();
-    with_pids();
+    with_controller("pids");
     OK(mkdir(path_of("a", NULL), 0755));
     IN_CHILD({
         pthread_t thread;
@@ -1061,7 +886,7 @@ TEST(threads_that_end_are_not_counted) {
 
 TEST(limits_above_count_too) {
     begin();
-    with_pids();
+    with_controller("pids");
     OK(mkdir(path_of("a", NULL), 0755));
     OK(tell("a", "cgroup.subtree_control", "+pids"));
     OK(mkdir(path_of("a/b", NULL), 0755));
@@ -1093,7 +918,7 @@ TEST(limits_above_count_too) {
 
 TEST(pids_events_are_told) {
     begin();
-    with_pids();
+    with_controller("pids");
     OK(mkdir(path_of("a", NULL), 0755));
     OK(tell("a", "pids.max", "1"));
     int fd = OK(open(path_of("a", "pids.events"), O_RDONLY));
@@ -1112,7 +937,7 @@ TEST(pids_events_are_told) {
 
 TEST(processes_and_groups_under_a_controller_exclude_each_other) {
     begin();
-    with_pids();
+    with_controller("pids");
     OK(mkdir(path_of("a", NULL), 0755));
     OK(mkdir(path_of("a/b", NULL), 0755));
     pid_t inner = idle_in("a/b");
@@ -1143,7 +968,7 @@ TEST(a_controller_counts_who_was_there_before) {
     begin();
     OK(mkdir(path_of("a", NULL), 0755));
     pid_t pid = idle_in("a");
-    with_pids();
+    with_controller("pids");
     CHECK_STR(shown("a", "pids.current"), "1\n");
     end(pid);
     CHECK_STR(shown("a", "pids.current"), "0\n");
@@ -1325,9 +1150,9 @@ TEST_TIMES(moves_starts_and_ends_leave_nothing, 3) {
     begin();
     /* It gets the orphans, and waits for them: until then they count. */
     OK(prctl(PR_SET_CHILD_SUBREAPER, 1));
-    bool pids = has_pids();
+    bool pids = has_controller("pids");
     if (pids)
-        with_pids();
+        with_controller("pids");
     static const char *const groups[] = {"a", "b", "a/c"};
     OK(mkdir(path_of("a", NULL), 0755));
     OK(mkdir(path_of("b", NULL), 0755));

@@ -5,18 +5,23 @@
 pub struct Controllers(u16);
 
 /// A controller's name, as files and programs have it, and the set with it alone.
-const NAMES: [(&str, Controllers); 1] = [("pids", Controllers::PIDS)];
+const NAMES: [(&str, Controllers); 3] =
+    [("cpu", Controllers::CPU), ("memory", Controllers::MEMORY), ("pids", Controllers::PIDS)];
 
 impl Controllers {
     /// None.
     pub const NONE: Controllers = Controllers(0);
     /// The number of processes and threads.
     pub const PIDS: Controllers = Controllers(1);
+    /// Memory.
+    pub const MEMORY: Controllers = Controllers(2);
+    /// Processor time.
+    pub const CPU: Controllers = Controllers(4);
     /// All that there are.
-    pub const ALL: Controllers = Controllers::PIDS;
+    pub const ALL: Controllers = Controllers::PIDS.with(Controllers::MEMORY).with(Controllers::CPU);
     /// Those that are *threaded*: processes of the group that gives them to its children do not
     /// compete with these (`cgrp_dfl_threaded_ss_mask`).
-    pub const THREADED: Controllers = Controllers::PIDS;
+    pub const THREADED: Controllers = Controllers::PIDS.with(Controllers::CPU);
 
     /// Whether it has all of `other`.
     pub const fn has(self, other: Controllers) -> bool {
@@ -129,7 +134,7 @@ mod tests {
         assert_eq!(Request::parse(b"-pids +pids"), enable);
         assert_eq!(Request::parse(b"+pids  -pids"), disable);
         assert_eq!(Request::parse(b""), Some(Request::default()));
-        for bad in ["pids", "+memory", "+", "-", "+pids,-pids", "*pids", "+pids\n+pids"] {
+        for bad in ["pids", "+io", "+", "-", "+pids,-pids", "*pids", "+pids\n+pids"] {
             assert_eq!(Request::parse(bad.as_bytes()), None, "{bad}");
         }
     }
@@ -150,7 +155,7 @@ mod tests {
     #[test]
     fn names_are_listed() {
         let names: alloc::vec::Vec<&str> = Controllers::ALL.names().collect();
-        assert_eq!(names, ["pids"]);
+        assert_eq!(names, ["cpu", "memory", "pids"]);
         assert_eq!(NONE.names().count(), 0);
     }
 }

@@ -138,6 +138,15 @@ mod tests {
         assert_eq!(inner.may_take(iter::once(ROOT)), Err(Refusal::Busy));
         let with_processes = group(true, true, Controllers::NONE);
         assert_eq!(with_processes.may_give(PIDS, iter::once(ROOT)), Err(Refusal::Busy));
+        for more in [Controllers::MEMORY, Controllers::ALL] {
+            let alone = group(true, false, Controllers::NONE);
+            assert_eq!(alone.may_give(more, iter::once(ROOT)), Err(Refusal::Busy));
+            assert_eq!(group(false, true, PIDS).may_give(more, iter::once(ROOT)), Ok(()));
+        }
+        assert_eq!(
+            group(false, false, Controllers::MEMORY).may_take(iter::once(ROOT)),
+            Err(Refusal::Busy)
+        );
         // Without a controller they do not compete.
         assert_eq!(with_processes.may_take(iter::once(ROOT)), Ok(()));
         assert_eq!(group(false, true, Controllers::NONE).may_give(PIDS, iter::once(ROOT)), Ok(()));

@@ -240,7 +240,7 @@ impl Space {
                 FaultResult::NotMapped => return Err(Errno::ENOMEM),
                 FaultResult::NotAllowed => return Err(Errno::EINVAL),
                 FaultResult::NoContent => return Err(Errno::EFAULT),
-                FaultResult::OutOfMemory => return Err(Errno::ENOMEM),
+                FaultResult::OutOfMemory | FaultResult::Limited => return Err(Errno::ENOMEM),
             }
             crate::schedule::breathe();
         }

@@ -19,6 +19,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use hayate_abi::Errno;
+use hayate_cgroup_rules::memory::Use;
 use hayate_space_map::Region;
 use machine::cpu::{MAX_CPUS, PerCpu};
 use machine::frames::Frame;
@@ -36,6 +37,7 @@ use crate::page_cache::cache::PageCache;
 use crate::page_cache::load::Reader;
 use crate::page_cache::read_ahead;
 use crate::reclaim;
+use crate::reclaim::charge;
 
 /// The most pages of a file that one read fault maps: an aligned window.
 const AROUND: usize = 16;
@@ -64,6 +66,9 @@ pub enum FaultResult {
     NoContent,
     /// Memory is exhausted: the faulting process is killed.
     OutOfMemory,
+    /// A limit of its control group does not allow the page, and no process can be killed for that
+    /// but perhaps this one, which has been told to end.
+    Limited,
 }
 
 /// Handles a fault of this processor's program, for the kernel's page-fault handler.
@@ -73,6 +78,12 @@ pub fn handle_fault(address: usize, touch: Touch) -> FaultResult {
         Some(space) => space.handle(address, touch),
         None => FaultResult::NotMapped,
     }
+}
+
+/// The result if no more memory can be given back.
+#[cold]
+fn lack() -> FaultResult {
+    if charge::limit::was_hopeless() { FaultResult::Limited } else { FaultResult::OutOfMemory }
 }
 
 /// The result of one attempt under the lock.
@@ -125,7 +136,7 @@ impl Space {
                     _held = match page_cache.page(index) {
                         Ok(frame) => Some(frame),
                         Err(Errno::ENOMEM) if reclaim::relieve() => None,
-                        Err(Errno::ENOMEM) => return FaultResult::OutOfMemory,
+                        Err(Errno::ENOMEM) => return lack(),
                         Err(_) => return FaultResult::NoContent,
                     };
                 }
@@ -133,12 +144,12 @@ impl Space {
                 Step::Prepare(page_cache, index) => match page_cache.prepare(index) {
                     Ok(()) => {}
                     Err(Errno::ENOMEM) if reclaim::relieve() => {}
-                    Err(Errno::ENOMEM) => return FaultResult::OutOfMemory,
+                    Err(Errno::ENOMEM) => return lack(),
                     Err(_) => return FaultResult::NoContent,
                 },
                 Step::Memory => {
                     if !reclaim::relieve() {
-                        return FaultResult::OutOfMemory;
+                        return lack();
                     }
                 }
             }
@@ -210,6 +221,19 @@ impl Space {
     }
 }
 
+/// A frame for a page of a space that charges its pages to `owner`. `None`: memory is exhausted, or
+/// a limit does not allow it.
+#[inline(always)]
+pub(super) fn fresh(owner: u32) -> Option<Frame> {
+    charge::frame(owner, Use::Anonymous, Frame::allocate()?)
+}
+
+/// Like [`fresh`], full of zeroes.
+#[inline(always)]
+pub fn zeroed(owner: u32) -> Option<Frame> {
+    charge::frame(owner, Use::Anonymous, Frame::allocate_zeroed()?)
+}
+
 /// Enters the page, or says what is needed for it. The access has been checked.
 #[inline]
 fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<'_>) -> Step {
@@ -241,7 +265,7 @@ fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<
             let Some(again) = edit.slot(page) else { return Step::Memory };
             slot = again;
         }
-        let Some(frame) = Frame::allocate_zeroed() else { return Step::Memory };
+        let Some(frame) = zeroed(slot.owner()) else { return Step::Memory };
         // The slot is empty, since the lock is held.
         let _ = slot.fill(frame, PageKind::Private, access);
         return DONE;
@@ -261,7 +285,7 @@ fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<
         };
         let _ = slot.fill(frame, PageKind::Shared, access);
     } else if write {
-        let Some(copy) = Frame::allocate() else { return Step::Memory };
+        let Some(copy) = fresh(slot.owner()) else { return Step::Memory };
         copy.copy_from(&frame);
         let _ = slot.fill(copy, PageKind::Private, access);
     } else {
@@ -406,9 +430,9 @@ fn present(
 fn copy(mut slot: Slot<'_, '_>, access: Access) -> Step {
     let Some(there) = slot.page() else { return Step::Memory };
     let frame = if there.kind == PageKind::Zero {
-        Frame::allocate_zeroed()
+        zeroed(slot.owner())
     } else {
-        Frame::allocate().inspect(|frame| slot.copy_to(frame))
+        fresh(slot.owner()).inspect(|frame| slot.copy_to(frame))
     };
     let Some(frame) = frame else { return Step::Memory };
     let _ = slot.replace(frame, PageKind::Private, access);

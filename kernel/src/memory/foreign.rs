@@ -6,7 +6,7 @@ use machine::frames::Frame;
 use machine::paging::{Access, Edit, PageKind};
 use machine::vdso;
 
-use super::fault::{FaultResult, Touch};
+use super::fault::{FaultResult, Touch, fresh, zeroed};
 use super::page::PAGE;
 use super::region::{Mapping, Protection, RegionFlags};
 use super::space::Space;
@@ -58,11 +58,13 @@ fn force_write(
     }
     let copy = match (there, &mapping.backing, content) {
         (Some(there), ..) if there.kind != PageKind::Zero => {
-            Frame::allocate().inspect(|copy| slot.copy_to(copy))
+            fresh(slot.owner()).inspect(|copy| slot.copy_to(copy))
         }
         (None, Some(_), None) => return Forced::Content,
-        (None, Some(_), Some(content)) => Frame::allocate().inspect(|copy| copy.copy_from(content)),
-        _ => Frame::allocate_zeroed(),
+        (None, Some(_), Some(content)) => {
+            fresh(slot.owner()).inspect(|copy| copy.copy_from(content))
+        }
+        _ => zeroed(slot.owner()),
     };
     let Some(copy) = copy else { return Forced::Memory };
     // The place is as it was found: the lock is held.
@@ -233,7 +235,7 @@ impl Space {
         while done < from.len() {
             let at = address.checked_add(done).ok_or(Errno::EFAULT)?;
             let frame = self.bring(at, Touch::Write).map_err(|why| match why {
-                FaultResult::OutOfMemory => Errno::ENOMEM,
+                FaultResult::OutOfMemory | FaultResult::Limited => Errno::ENOMEM,
                 _ => Errno::EFAULT,
             })?;
             let part = (PAGE - at % PAGE).min(from.len() - done);

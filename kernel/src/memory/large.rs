@@ -16,7 +16,8 @@
 //! a quarter of memory must be free. The check costs the common fault four instructions: whether
 //! the table is empty or the entry one of every sixteen. A range whose large page was broken up (by
 //! unmapping, protecting or giving up a part, or by copy-on-write) stays small, so that it does not
-//! change back and forth. Stacks and pages of files stay small.
+//! change back and forth. Programs in a control group whose memory is counted have no large pages.
+//! Stacks and pages of files stay small.
 //!
 //! `transparent_hugepage=` on the kernel's command line chooses as on Linux: `always` (this policy,
 //! the default), `madvise` (only where the program asked), `never`.
@@ -77,7 +78,10 @@ fn around(region: &Region<Mapping>, page: usize) -> Option<usize> {
 /// it did.
 #[cold]
 pub(super) fn asked(region: &Region<Mapping>, page: usize, edit: &mut Edit<'_>) -> bool {
-    mode() != Mode::Never && around(region, page).is_some() && fill(region, page, edit)
+    mode() != Mode::Never
+        && edit.owner() == 0
+        && around(region, page).is_some()
+        && fill(region, page, edit)
 }
 
 /// Whether [`earned`] should be checked at `slot`, which was empty until now.
@@ -100,7 +104,7 @@ pub(super) enum Earned {
 #[cold]
 pub(super) fn earned(region: &Region<Mapping>, page: usize, slot: &Slot<'_, '_>) -> Option<Earned> {
     let small = RegionFlags::NO_LARGE | RegionFlags::GROWS_DOWN;
-    if slot.is_large() || region.value.flags.intersects(small) {
+    if slot.is_large() || slot.owner() != 0 || region.value.flags.intersects(small) {
         return None;
     }
     let start = around(region, page)?;

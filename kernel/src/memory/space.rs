@@ -292,6 +292,16 @@ impl Space {
         self.descends.store(true, SeqCst);
     }
 
+    /// Charges the pages that it gets from now on to an account ([`crate::reclaim::charge`]); 0: to
+    /// nobody. What is charged to somebody is kept for nobody else.
+    pub fn charge_to(&self, owner: u32) {
+        if self.table.owner() == owner {
+            return;
+        }
+        self.stay_out();
+        self.table.set_owner(owner);
+    }
+
     /// Whether it stays out of the pools.
     pub fn stays_out(&self) -> bool {
         self.barriers.load(SeqCst) & STAYS_OUT != 0

@@ -289,11 +289,16 @@ impl PageCache {
 
     /// Drops up to `most` pages that can be read again and have no other user; returns how many.
     pub fn reclaim(&self, most: usize) -> usize {
+        self.reclaim_if(most, |_| true)
+    }
+
+    /// The same of those for which `may` holds.
+    pub fn reclaim_if(&self, most: usize, may: impl Fn(&Frame) -> bool) -> usize {
         if self.is_memory() {
             return 0;
         }
         let Some(mut pages) = self.pages.try_lock() else { return 0 };
-        let dropped = pages.remove_unused(0, u64::MAX, most);
+        let dropped = pages.remove_unused(0, u64::MAX, most, may);
         drop(pages);
         dropped.len()
     }
@@ -303,7 +308,7 @@ impl PageCache {
         /// So many at once, because the others wait for the lock.
         const AT_ONCE: usize = 1024;
         while !self.is_memory() {
-            let dropped = self.pages.lock().remove_unused(first, last, AT_ONCE);
+            let dropped = self.pages.lock().remove_unused(first, last, AT_ONCE, |_| true);
             if dropped.len() < AT_ONCE {
                 return;
             }

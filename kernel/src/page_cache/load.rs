@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use hayate_abi::{Errno, Result};
+use hayate_cgroup_rules::memory::Use;
 use hayate_machine::frames::Frame;
 
 use super::cache::PageCache;
@@ -14,6 +15,7 @@ use super::pages::Slot;
 use super::source::PageSource;
 use super::write_state::WriteState;
 use crate::reclaim;
+use crate::reclaim::charge;
 use crate::reclaim::growth::Grow;
 
 /// The purpose for which pages are read from a source.
@@ -31,6 +33,20 @@ static TEXT_READ: AtomicU64 = AtomicU64::new(0);
 /// that text mapped in place needs no reads.
 pub fn text_read() -> u64 {
     TEXT_READ.load(Ordering::Relaxed)
+}
+
+const FILE: Use = Use::File;
+const SHARED: Use = Use::Shared;
+
+/// A frame for content of a file, charged to an owner ([`charge`]). Call it without spin locks.
+fn fresh(owner: u32) -> Result<Frame> {
+    reclaim::obtain(|| Frame::allocate().and_then(|new| charge::frame(owner, FILE, new)))
+}
+
+/// A frame for new content of a file that can be written back, charged to the caller's control
+/// group. Its content is undefined. Call it without spin locks. `ENOMEM`.
+pub fn fresh_frame() -> Result<Frame> {
+    fresh(charge::current_owner())
 }
 
 /// The result of an attempt to load a page.
@@ -90,7 +106,12 @@ impl PageCache {
         if let Some(frame) = self.peek(index) {
             return Ok(frame);
         }
-        if self.is_memory() { self.make(index) } else { self.load(Reader::Other, index, 1) }
+        let owner = charge::current_owner();
+        if self.is_memory() {
+            self.make(owner, index)
+        } else {
+            self.load(owner, Reader::Other, index, 1)
+        }
     }
 
     /// Reads the missing pages of `first..first + count` that are inside the size, and waits for
@@ -101,13 +122,18 @@ impl PageCache {
 
     /// Like [`PageCache::readahead`], for the given purpose.
     pub fn read_for(&self, reader: Reader, first: u64, count: u64) {
+        self.read_on_behalf(charge::current_owner(), reader, first, count);
+    }
+
+    /// The same, with the pages charged to `owner` ([`charge`]).
+    pub(super) fn read_on_behalf(&self, owner: u32, reader: Reader, first: u64, count: u64) {
         if self.is_memory() {
             return;
         }
         let end = self.page_count().min(first.saturating_add(count));
         let mut index = first;
         while index < end {
-            if self.peek(index).is_none() && self.load(reader, index, end - index).is_err() {
+            if self.peek(index).is_none() && self.load(owner, reader, index, end - index).is_err() {
                 return;
             }
             index += 1;
@@ -115,8 +141,9 @@ impl PageCache {
     }
 
     /// Puts a page of zeroes into a hole.
-    fn make(&self, index: u64) -> Result<Frame> {
-        let frame = reclaim::zeroed_frame()?;
+    fn make(&self, owner: u32, index: u64) -> Result<Frame> {
+        let zeroed = || Frame::allocate_zeroed().and_then(|new| charge::frame(owner, SHARED, new));
+        let frame = reclaim::obtain(zeroed)?;
         if let Some(account) = &self.source {
             account.charge(1)?;
         }
@@ -164,7 +191,7 @@ impl PageCache {
     }
 
     /// Reads page `index` and up to `most - 1` missing pages after it from the source.
-    fn load(&self, reader: Reader, index: u64, most: u64) -> Result<Frame> {
+    fn load(&self, owner: u32, reader: Reader, index: u64, most: u64) -> Result<Frame> {
         /// Pages in one request of the source.
         const BATCH: usize = 32;
         let source = self.source.as_ref().ok_or(Errno::EIO)?;
@@ -176,8 +203,10 @@ impl PageCache {
             let count = most.min(end - index).min(BATCH as u64);
             let mut frames: Vec<Frame> = Vec::new();
             frames.make_room_exact(count as usize)?;
-            frames.push(reclaim::frame()?);
-            frames.extend((1..count).map_while(|_| Frame::allocate()));
+            frames.push(fresh(owner)?);
+            let others =
+                |_| Frame::allocate().and_then(|new| charge::spare_frame(owner, FILE, new));
+            frames.extend((1..count).map_while(others));
             match self.claim(index, frames.len()) {
                 Claim::Present(frame) => return Ok(frame),
                 Claim::Own(marked) => frames.truncate(marked),

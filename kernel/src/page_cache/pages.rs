@@ -367,8 +367,14 @@ impl Pages {
     }
 
     /// Takes out up to `most` of the pages `first..=last` that the source has and that have no
-    /// other users.
-    pub fn remove_unused(&mut self, first: u64, last: u64, most: usize) -> Vec<Frame> {
+    /// other users, of those for which `may` holds.
+    pub fn remove_unused(
+        &mut self,
+        first: u64,
+        last: u64,
+        most: usize,
+        may: impl Fn(&Frame) -> bool,
+    ) -> Vec<Frame> {
         let mut removed: Vec<Frame> = Vec::new();
         let own = core::iter::once((0, &mut self.first));
         let others = self.others.iter_mut().map(|(number, chunk)| (*number, chunk));
@@ -379,7 +385,7 @@ impl Pages {
                 if removed.len() < most
                     && kept & (1 << at) == 0
                     && (first..=last).contains(&(number * CHUNK + at as u64))
-                    && slot.as_ref().is_some_and(Frame::is_unique)
+                    && slot.as_ref().is_some_and(|frame| frame.is_unique() && may(frame))
                     && removed.make_room(1).is_ok()
                 {
                     removed.extend(slot.take());

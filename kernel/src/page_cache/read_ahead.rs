@@ -20,6 +20,7 @@ use hayate_machine::sync::SpinLock;
 
 use super::cache::PageCache;
 use super::load::Reader;
+use crate::reclaim::charge;
 use crate::schedule;
 use crate::schedule::WaitQueue;
 
@@ -35,6 +36,8 @@ struct ReadAhead {
     first: u64,
     count: u64,
     reader: Reader,
+    /// Whom the pages are charged to: who asked.
+    owner: u32,
 }
 
 static REQUESTS: SpinLock<ArrayVec<ReadAhead, MOST>> = SpinLock::new(ArrayVec::new_const());
@@ -50,7 +53,8 @@ pub fn start() -> hayate_abi::Result<()> {
             loop {
                 let request = ASKED.wait(|| REQUESTS.lock().pop_at(0));
                 if let Some(page_cache) = request.page_cache.upgrade() {
-                    page_cache.read_for(request.reader, request.first, request.count);
+                    let ReadAhead { reader, owner, first, count, .. } = request;
+                    page_cache.read_on_behalf(owner, reader, first, count);
                 }
             }
         })?;
@@ -71,6 +75,7 @@ pub fn ask_for(reader: Reader, page_cache: &Arc<PageCache>, first: u64, count: u
     {
         return;
     }
+    let owner = charge::current_owner();
     {
         let mut requests = REQUESTS.lock();
         let same = |other: &ReadAhead| {
@@ -80,7 +85,8 @@ pub fn ask_for(reader: Reader, page_cache: &Arc<PageCache>, first: u64, count: u
         if requests.is_full() || requests.iter().any(same) {
             return;
         }
-        requests.push(ReadAhead { page_cache: Arc::downgrade(page_cache), first, count, reader });
+        let page_cache = Arc::downgrade(page_cache);
+        requests.push(ReadAhead { page_cache, first, count, reader, owner });
     }
     ASKED.wake_one();
 }

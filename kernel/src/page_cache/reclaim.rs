@@ -7,15 +7,18 @@
 
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use hayate_machine::frames;
+use hayate_machine::frames::{self, Frame};
 use hayate_machine::paging::teardown;
 use hayate_machine::sync::{Once, SpinLock};
 
 use super::cache::PageCache;
 use super::write_back;
 use crate::reclaim;
+use crate::reclaim::charge;
+use crate::reclaim::charge::Protection;
 use crate::reclaim::growth::Grow;
 use crate::schedule;
 
@@ -52,6 +55,19 @@ struct Files;
 impl reclaim::Cache for Files {
     fn shrink(&self, most: usize) -> usize {
         pages(most)
+    }
+
+    fn shrink_within(&self, meant: &dyn Fn(u32) -> bool, most: usize) -> usize {
+        let may = |frame: &Frame| frame.owner() != 0 && meant(frame.owner());
+        let mut freed = clean_pages(most, may);
+        for _ in 0..ROUNDS {
+            // What is changed has to be written first.
+            if freed != 0 || !write_back::wait_for_some() {
+                break;
+            }
+            freed = clean_pages(most, may);
+        }
+        freed
     }
 
     fn age(&self, is_idle: bool) -> bool {
@@ -92,7 +108,7 @@ pub fn pages(most: usize) -> usize {
     if crate::reclaim::refusal::is_refusing() {
         return 0;
     }
-    let freed = clean_pages(most);
+    let freed = unprotected_pages(most);
     if freed != 0 {
         return freed;
     }
@@ -105,12 +121,39 @@ pub fn pages(most: usize) -> usize {
         if !write_back::wait_for_some() {
             break;
         }
-        let freed = clean_pages(most);
+        let freed = unprotected_pages(most);
         if freed != 0 {
             return freed;
         }
     }
     0
+}
+
+/// Frees pages that no control group protects; if there are none, those that are protected as long
+/// as there are others (`memory.low`).
+fn unprotected_pages(most: usize) -> usize {
+    if !charge::records::is_used() {
+        return clean_pages(most, |_: &Frame| true);
+    }
+    let freed =
+        clean_pages(most, |frame: &Frame| charge::protection(frame.owner()) == Protection::None);
+    if freed != 0 {
+        return freed;
+    }
+    let breached = Cell::new(0);
+    let second = |frame: &Frame| {
+        let owner = frame.owner();
+        let protection = charge::protection(owner);
+        if protection == Protection::Low {
+            breached.set(owner);
+        }
+        protection != Protection::Min
+    };
+    let freed = clean_pages(most, second);
+    if breached.get() != 0 {
+        charge::tell_low(breached.get());
+    }
+    freed
 }
 
 /// How often pages are written before a search for clean ones gives up.
@@ -131,7 +174,7 @@ pub fn cached_pages() -> u64 {
 /// loses its pages first.
 static HAND: AtomicUsize = AtomicUsize::new(0);
 
-fn clean_pages(most: usize) -> usize {
+fn clean_pages(most: usize, may: impl Fn(&Frame) -> bool) -> usize {
     let mut freed = 0;
     let mut at = HAND.load(Ordering::Relaxed);
     let count = PAGE_CACHES.lock().len();
@@ -146,7 +189,7 @@ fn clean_pages(most: usize) -> usize {
                 continue;
             }
             Some(None) => {}
-            Some(Some(page_cache)) => freed += page_cache.reclaim(most - freed),
+            Some(Some(page_cache)) => freed += page_cache.reclaim_if(most - freed, &may),
         }
         at += 1;
     }

@@ -3,17 +3,12 @@
 use hayate_machine::trap::{self, UserRegs};
 
 use super::thread;
-use super::{fault, signal};
+use super::{cgroup, fault, signal};
 
 /// Handles the processes' attention bits of the current execution, for the attention handler.
 pub fn attend(regs: &mut UserRegs) {
-    if trap::attention::get() & trap::MEMORY != 0 {
-        trap::attention::clear(trap::MEMORY);
-        #[cfg(debug_assertions)]
-        if crate::reclaim::refusal::end_call() {
-            return;
-        }
-        fault::out_of_reserve();
+    if trap::attention::get() & (trap::MEMORY | trap::SPENT) != 0 && obey_limits() {
+        return;
     }
     if trap::attention::get() & trap::INTERRUPTED == 0 {
         return;
@@ -23,4 +18,23 @@ pub fn attend(regs: &mut UserRegs) {
     } else {
         trap::attention::clear(trap::INTERRUPTED);
     }
+}
+
+/// Does what limits of memory and of processor time ask for. Returns whether nothing else is to be
+/// done.
+#[cold]
+fn obey_limits() -> bool {
+    if trap::attention::get() & trap::MEMORY != 0 {
+        trap::attention::clear(trap::MEMORY);
+        #[cfg(debug_assertions)]
+        if crate::reclaim::refusal::end_call() {
+            return true;
+        }
+        fault::out_of_reserve();
+        cgroup::memory::throttle();
+    }
+    if trap::attention::get() & trap::SPENT != 0 {
+        cgroup::cpu::rest();
+    }
+    false
 }

@@ -19,6 +19,7 @@ use hayate_machine::fpu;
 use hayate_machine::trap::UserRegs;
 use hayate_machine::user::UserPtr;
 
+use super::cgroup;
 use super::cgroup::follow;
 use super::cgroup::group::Group;
 use super::cgroup::rest::Rest;
@@ -356,6 +357,9 @@ fn inherit_schedule(
             thread.traces.note_shared_io();
         }
         execution.set_memory_policy(parent.memory_policy());
+        if parent.group() != 0 {
+            execution.set_group(parent.group());
+        }
         if !parent.may_read_tsc() {
             execution.starts_without_tsc();
         }
@@ -445,6 +449,10 @@ fn introduce(
         }
         threads.push(thread.clone());
         drop(threads);
+        if process.is_grouped() {
+            // It may have been moved since its maker was looked at.
+            cgroup::cpu::settle(process);
+        }
         if schedule::current().is_guarded() {
             // Another thread may have given all of them filters since the first look.
             guard_later(thread);

@@ -23,7 +23,7 @@ use super::signal::{ActionTable, send};
 use super::thread::{Thread, name_of};
 use super::tracing::link;
 use super::transform::{Executed, Position, Running};
-use super::{access, futex, left_space, pids, timer, tracing};
+use super::{access, cgroup, futex, left_space, pids, timer, tracing};
 use crate::credentials::Capability;
 use crate::memory;
 use crate::program;
@@ -181,6 +181,10 @@ fn commit(
         thread.set_credentials(credentials);
         (running.change_space(space), running.change_program(program))
     });
+    if process.is_grouped() {
+        // It may have been moved since the space was made.
+        cgroup::memory::settle(process);
+    }
     if let Some(old) = old_space {
         left_space::release(old);
     }

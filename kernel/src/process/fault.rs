@@ -10,7 +10,7 @@ use hayate_machine::trap::{FaultCode, FaultOutcome, PageFault, UserRegs};
 use super::images::recording;
 use super::signal::send;
 use super::thread::{Trap, current, try_current};
-use super::{images, tracing, victim};
+use super::{cgroup, images, tracing, victim};
 
 use crate::memory::{FaultResult, Touch, handle_fault};
 use crate::reclaim;
@@ -46,6 +46,10 @@ fn failed(fault: &PageFault, result: FaultResult, from_user: bool) -> FaultOutco
     }
     if !from_user {
         return FaultOutcome::Failed;
+    }
+    if result == FaultResult::Limited {
+        cgroup::memory::refused();
+        return FaultOutcome::Done;
     }
     if hayate_machine::vdso::permits(fault.address, fault.code) {
         return FaultOutcome::Done;

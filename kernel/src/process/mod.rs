@@ -26,7 +26,7 @@
 //! | [`signal`]: `send`, `stopping` | sending signals, stopping |
 //! | [`timer`], [`cpu_time`], [`scheduled`] | timers, those on processor time, ticks and switches |
 //! | [`seccomp`]: `judge`, `listener`, `install` | what filters do to a call, who is asked, giving filters |
-//! | [`cgroup`]: `rest`, `list`, `freezer`, `follow`, `moves` | what happens to members of control groups |
+//! | [`cgroup`]: `rest`, `list`, `freezer`, `memory`, `follow`, `moves` | what happens to members of control groups |
 //! | [`signal`]: `take`, `frame`, [`signalfd`](signal::signalfd) | taking signals |
 //! | [`job_control`], [`family`], [`wait`] | groups and terminals, parents and children, waiting |
 //! | [`futex`], [`dump`], [`victim`] | waiting for a word in memory, core files, the end for memory |
@@ -116,6 +116,7 @@ pub fn init() {
     addressee::init();
     resources::register();
     seccomp::init();
+    cgroup::memory::init();
     images::init();
     templates::init();
 }

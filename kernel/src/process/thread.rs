@@ -439,6 +439,11 @@ impl Thread {
         self.space.get()
     }
 
+    /// Whether it is in that space.
+    pub fn is_in(&self, space: &Arc<Space>) -> bool {
+        self.space.look(|own| own.is_some_and(|own| Arc::ptr_eq(own, space)))
+    }
+
     /// Whether no other thread or process executes in its space. Only the thread itself can change
     /// that, so the result stays true for the current thread. It may be false only because another
     /// thread holds a reference for a moment.

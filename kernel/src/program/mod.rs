@@ -34,6 +34,7 @@ use crate::credentials::Credentials;
 use crate::memory::origin::{Cleared, Start};
 use crate::memory::places::{self, Drawn};
 use crate::memory::{Layout, Limits, Space};
+use crate::reclaim::charge;
 use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::recycle::regions;
@@ -403,7 +404,9 @@ impl Program {
         limits: Limits,
         Addresses { layout, biases }: Addresses,
     ) -> Result<(Arc<Space>, Attached)> {
-        if let Some((space, start)) = key.and_then(|key| spaces::take::<W>(key, limits, layout)) {
+        let owner = charge::current_owner();
+        let kept = key.filter(|_| owner == 0);
+        if let Some((space, start)) = kept.and_then(|key| spaces::take::<W>(key, limits, layout)) {
             self.set_heap(&space, start.program.end);
             let Start { entry, program, interpreter } = start;
             W::pages(Pages::Before, || space.own_pages());
@@ -413,6 +416,9 @@ impl Program {
             ));
         }
         let space = Space::new(layout, limits)?;
+        if owner != 0 {
+            space.charge_to(owner);
+        }
         W::pages(Pages::Before, || space.own_pages());
         W::enter(StartPart::Attach);
         let attached = self.attach_at(&space, biases)?;

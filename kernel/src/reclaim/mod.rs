@@ -17,52 +17,28 @@
 //!
 //! This module is below all modules that hold memory: caches register here, as pools do.
 //!
+//! A control group with a limit on its memory is served in the same place: see [`charge`].
+//!
 //! Locks: [`relieve`] may close files and drop spaces. The caller holds no spin lock. Sleeping
 //! locks of files are allowed: kept resources refer to programs that no process executes, and
 //! dropping those takes spin locks only.
 
+mod caches;
+pub mod charge;
 pub mod growth;
 #[cfg(debug_assertions)]
 pub mod refusal;
 
-use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
 use machine::frames::{self, Frame};
 use machine::heap;
 use machine::paging::teardown;
-use machine::sync::{Once, SpinLock};
+use machine::sync::Once;
+
+pub use caches::{Cache, register};
 
 /// How many pages of a cache, or of kept resources, are freed at a time.
 const BATCH: usize = 64;
-
-/// A cache that can free memory. Called without spin locks.
-pub trait Cache: Send + Sync {
-    /// Frees at most about `most` pages. Zero: there is nothing to free.
-    fn shrink(&self, most: usize) -> usize;
-
-    /// Frees what nobody used since the last call; in an idle machine also that of which nobody
-    /// knows when it was used. Sleeps in between if that is much. Returns whether something was
-    /// used, so that a later call may free it.
-    fn age(&self, is_idle: bool) -> bool {
-        let _ = is_idle;
-        false
-    }
-}
-
-/// The most caches.
-const MOST: usize = 4;
-
-static CACHES: SpinLock<ArrayVec<&'static dyn Cache, MOST>> = SpinLock::new(ArrayVec::new_const());
-
-/// Adds a cache; at boot, once each.
-///
-/// # Panics
-/// If there are more caches than the list has places: a mistake in the kernel.
-pub fn register(cache: &'static dyn Cache) {
-    if CACHES.lock().try_push(cache).is_err() {
-        panic!("more caches than the list of them has places");
-    }
-}
 
 /// The resources of ended processes, given up before any cache.
 static KEPT: Once<&'static dyn Cache> = Once::new();
@@ -83,21 +59,24 @@ pub fn register_last(last: &'static dyn Cache) {
 /// Frees what is cached and was not used since the last call ([`Cache::age`]). Returns whether
 /// something was used, so that a later call may free it. Call it without locks.
 pub fn age(is_idle: bool) -> bool {
-    let caches = CACHES.lock().clone();
     let mut may_grow_old = false;
-    for cache in caches {
+    for cache in caches::all() {
         may_grow_old |= cache.age(is_idle);
     }
     heap::trim();
     may_grow_old
 }
 
-/// Frees some memory; returns false if nothing is left to free. Call it without spin locks.
+/// Frees some memory; returns false if nothing is left to free. If a limit of the caller's control
+/// group has refused memory, room is made there ([`charge`]). Call it without spin locks.
 #[cold]
 pub fn relieve() -> bool {
     #[cfg(debug_assertions)]
     if self::refusal::is_refusing() {
         return false;
+    }
+    if let Some(room) = charge::limit::answer() {
+        return room;
     }
     give_up() || LAST.get().is_some_and(|last| last.shrink(BATCH) > 0)
 }
@@ -113,8 +92,7 @@ pub fn give_up() -> bool {
     if KEPT.get().is_some_and(|kept| kept.shrink(BATCH) > 0) {
         return true;
     }
-    let caches = CACHES.lock().clone();
-    if caches.iter().any(|cache| cache.shrink(BATCH) > 0) {
+    if caches::all().iter().any(|cache| cache.shrink(BATCH) > 0) {
         return true;
     }
     heap::trim();

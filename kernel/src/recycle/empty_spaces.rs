@@ -122,6 +122,10 @@ impl Space {
     /// `ENOMEM`.
     pub fn fork(&self) -> Result<Arc<Space>> {
         let child = obtain(self.layout())?;
+        let owner = self.table.owner();
+        if owner != 0 {
+            child.charge_to(owner);
+        }
         self.copy_to(&child)?;
         Ok(child)
     }

@@ -242,7 +242,7 @@ impl Space {
     /// which no thread runs yet. Faults bring the pages if none is kept or memory is exhausted.
     #[inline]
     pub fn recycle_region(&self, range: Range<usize>) {
-        if range.len() >= WORTH && are_wanted() {
+        if range.len() >= WORTH && are_wanted() && self.table.owner() == 0 {
             self.enter_kept(range);
         }
     }

@@ -51,7 +51,7 @@ use arrayvec::ArrayVec;
 use hayate_abi::{Errno, Result};
 use hayate_recycler::{AttachmentKey, KeptKinds, ResourceKind, Stored};
 use hayate_space_map::{Region, SpaceMap};
-use machine::frames::{self, Frame};
+use machine::frames;
 use machine::paging::{self, Access, Edit, Fate, Found, PageKind};
 
 use super::heirs::NEAR;
@@ -60,6 +60,7 @@ use super::watch::Watch;
 use super::{empty_spaces, heirs, regions};
 use super::{policy, statistics};
 use crate::memory::error::NoMemoryError;
+use crate::memory::fault;
 use crate::memory::layout::Layout;
 use crate::memory::limits::Limits;
 use crate::memory::map::Removed;
@@ -338,7 +339,7 @@ fn begin_stack(edit: &mut Edit<'_>, pointer: usize, content: &[u8], access: Acce
     if slot.page().is_some() {
         return false;
     }
-    let Some(frame) = Frame::allocate_zeroed() else { return false };
+    let Some(frame) = fault::zeroed(slot.owner()) else { return false };
     frame.write(pointer % PAGE, content);
     slot.fill(frame, PageKind::Private, access).is_ok()
 }

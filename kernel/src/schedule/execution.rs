@@ -66,7 +66,7 @@ pub struct Execution {
     /// It is the idle execution: the flow of control with which its CPU was started.
     pub(super) idle: bool,
     /// The nice value in bits 0 to 7, what `io_priority.rs` keeps in bits 8 to 31, the memory
-    /// policy in bits 32 to 47.
+    /// policy in bits 32 to 47, what `share.rs` keeps above.
     pub(super) own: AtomicU64,
     pub(super) weight: AtomicU32,
     pub(super) virtual_time: AtomicU64,
@@ -81,7 +81,8 @@ pub struct Execution {
     told_system: AtomicU64,
     pub(super) voluntary: AtomicU64,
     pub(super) involuntary: AtomicU64,
-    /// Attention bits that anyone wants of it: `INTERRUPTED`, and `GUARDED` once and for all.
+    /// Attention bits that anyone wants of it: `INTERRUPTED`, `SPENT`, and `GUARDED` once and for
+    /// all.
     pub(super) wanted: AtomicU32,
     pub(super) interruptible: AtomicBool,
     /// It is about to exit: an execution that it wakes may take over its CPU.
@@ -284,7 +285,7 @@ impl Execution {
         let nice = nice.clamp(-20, 19);
         let set = |word| Some(word & !0xff | u64::from(nice as u8));
         let _ = self.own.fetch_update(Ordering::Relaxed, Ordering::Relaxed, set);
-        self.weight.store(weight::weight(nice), Ordering::Relaxed);
+        self.weigh();
     }
 
     /// Its policy.

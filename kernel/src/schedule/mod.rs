@@ -15,6 +15,7 @@
 //! | [`execution`] | an execution, and the one that runs here |
 //! | [`io_priority`] | the priority of its input and output |
 //! | [`waiting`], [`run_queue`] | the order of a queue, queues, waking, interrupting |
+//! | [`share`] | groups that share processor time |
 //! | [`statistics`], [`steal`] | counts and loads, work of other processors |
 //! | [`look`] | a look for the kernel's own work |
 //! | [`switch`] | the choice of the next execution, the switch to it, the tick |
@@ -37,6 +38,7 @@ mod look;
 pub mod policy;
 pub mod real_time;
 mod run_queue;
+pub mod share;
 mod start;
 mod statistics;
 mod steal;
@@ -45,7 +47,7 @@ mod timer;
 mod wait;
 pub mod waiting;
 pub mod wake_affinity;
-mod weight;
+pub mod weight;
 
 #[cfg(debug_assertions)]
 pub use execution::ARMED_EXECUTIONS;

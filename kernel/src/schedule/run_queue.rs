@@ -10,7 +10,7 @@
 //! Taking an execution out again, and the switch to it, are in [`switch`](super::switch).
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use hayate_machine::context;
 use hayate_machine::cpu::{self, PerCpu};
@@ -27,6 +27,8 @@ use super::waiting::Waiting;
 
 /// How long an execution runs while others wait, in nanoseconds.
 pub const SLICE_NS: u64 = 4_000_000;
+/// How much later than the others an execution is queued at most.
+const LATEST_NS: u64 = 10 * SLICE_NS;
 /// A sleeper is queued with at most this much less virtual time than the others...
 const SLEEPER_BONUS: u64 = 3_000_000;
 /// ...and preempts the running execution only if it has at least this much less.
@@ -54,6 +56,8 @@ pub(super) struct RunQueue {
     /// The time of that tick, also while this CPU is idle: a multiple of a slice.
     pub(super) next_sample: AtomicU64,
     pub(super) switches: AtomicU64,
+    /// The outermost group of what ran at the last tick that found any ([`super::share`]).
+    pub(super) group: AtomicU32,
     /// Nanoseconds for which it has slept, up to `idle_since`.
     pub(super) idle_ns: AtomicU64,
     /// When its present sleep began; `u64::MAX` if it does not sleep.
@@ -79,6 +83,7 @@ per_cpu! {
         tick: AtomicU64::new(u64::MAX),
         next_sample: AtomicU64::new(0),
         switches: AtomicU64::new(0),
+        group: AtomicU32::new(0),
         idle_ns: AtomicU64::new(0),
         idle_since: AtomicU64::new(u64::MAX),
         user_ticks: AtomicU64::new(0),
@@ -134,7 +139,19 @@ impl Inner {
     /// The latest virtual time with which an execution is queued now.
     #[inline]
     pub(super) fn latest(&self) -> u64 {
-        self.floor.saturating_add(10 * SLICE_NS)
+        self.floor.saturating_add(LATEST_NS)
+    }
+
+    /// The same of one that ran here and that only others with more weight have made wait: it may
+    /// be so much later as it has less weight.
+    #[inline]
+    pub(super) fn latest_of(&self, left: &Execution) -> u64 {
+        /// No execution waits longer than two seconds for one other.
+        const MOST: u64 = 50;
+        match left.times_lighter() {
+            1 => self.latest(),
+            times => self.floor.saturating_add(LATEST_NS * times.min(MOST)),
+        }
     }
 }
 

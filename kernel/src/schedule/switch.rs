@@ -32,6 +32,7 @@ use super::policy::{FAIR_RANK, IDLE_RANK, Policy};
 use super::real_time;
 use super::real_time::Turn;
 use super::run_queue::{IDLE, Inner, QUEUE, RunQueue, SLICE_NS, call_idle, choose_cpu, enqueue_on};
+use super::share;
 use super::statistics;
 use super::steal::steal;
 use super::timer;
@@ -44,12 +45,8 @@ fn account(execution: &Execution, now: u64) {
     let spent = now.saturating_sub(execution.since.load(Ordering::Relaxed));
     execution.since.store(now, Ordering::Relaxed);
     add(&execution.run_time, spent);
-    let weight = execution.weight.load(Ordering::Relaxed);
-    let charged = if weight == weight::UNIT {
-        spent
-    } else {
-        spent * u64::from(weight::UNIT) / u64::from(weight)
-    };
+    let is_usual = execution.weight.load(Ordering::Relaxed) == weight::UNIT;
+    let charged = if is_usual { spent } else { share::charge(execution, now, spent) };
     add(&execution.virtual_time, charged);
 }
 
@@ -242,7 +239,7 @@ pub(super) fn arrived(left: Arc<Execution>) {
     // tick was already set for that.
     if left.sleep.is_running() && !left.idle && allowed >> cpu::id() & 1 != 0 {
         left.sleep.preempt();
-        let (earliest, latest) = (inner.floor, inner.latest());
+        let (earliest, latest) = (inner.floor, inner.latest_of(&left));
         inner.put(queue, left, earliest, latest);
         drop(inner);
         return call_idle(allowed);
@@ -360,6 +357,9 @@ pub fn tick(regs: Option<&mut UserRegs>) {
         let in_kernel = regs.is_none_or(|regs| returns_from_kernel(&me, regs));
         sample(queue, &me, now, in_kernel);
         account(&me, now);
+        if me.group() != 0 {
+            share::tick(&me, queue);
+        }
         if let Some(thread) = &me.thread {
             thread.tick();
         }

@@ -74,6 +74,11 @@ impl Waiting {
         self.length
     }
 
+    /// Those that wait, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Execution> {
+        self.first.as_deref().into_iter().chain(self.others.iter())
+    }
+
     /// The rank of the first execution; `None` if the queue is empty.
     #[inline(always)]
     pub fn first_rank(&self) -> Option<u64> {

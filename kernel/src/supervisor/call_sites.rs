@@ -25,11 +25,11 @@
 //! site is written, its present bytes are compared with the expected ones.
 
 use hayate_call_sites::{self as call_sites, Form, Left};
-use machine::frames::Frame;
 use machine::paging::{Access, Edit, PageKind};
 use machine::trap;
 
 use super::sites::{AREA, Area, MOST, STEP, Site, SiteCounts};
+use crate::memory::fault;
 use crate::memory::map::touch_for;
 use crate::memory::page::{LOWEST, PAGE, USER_END, page_down};
 use crate::memory::region::{Mapping, Protection, RegionFlags};
@@ -71,7 +71,7 @@ fn write(edit: &mut Edit<'_>, address: usize, bytes: &[u8], alone: bool) -> Opti
     let access = Access { read: true, write: false, execute: true };
     let mut slot = edit.slot(address)?.split().ok()?;
     let Some(page) = slot.page() else {
-        let frame = Frame::allocate_zeroed()?;
+        let frame = fault::zeroed(slot.owner())?;
         frame.write(address % PAGE, bytes);
         return slot.fill(frame, PageKind::Private, access).ok();
     };
@@ -79,7 +79,7 @@ fn write(edit: &mut Edit<'_>, address: usize, bytes: &[u8], alone: bool) -> Opti
         slot.frame()?.write(address % PAGE, bytes);
         return Some(());
     }
-    let frame = Frame::allocate()?;
+    let frame = fault::zeroed(slot.owner())?;
     slot.copy_to(&frame);
     frame.write(address % PAGE, bytes);
     slot.replace(frame, PageKind::Private, page.access).ok()

@@ -10,8 +10,7 @@ use super::open_file::{OpenFile, Whence, default_seek};
 use super::transfer::{Input, Output};
 use crate::page_cache::cache::{PAGE, PageCache};
 use crate::page_cache::read_ahead::WINDOW;
-use crate::page_cache::{read_ahead, seals};
-use crate::reclaim;
+use crate::page_cache::{load, read_ahead, seals};
 use crate::schedule;
 
 /// The largest size of a file (`MAX_LFS_FILESIZE`).
@@ -214,7 +213,7 @@ pub fn write_page(
     let within = (at % PAGE as u64) as usize;
     let is_whole = within == 0 && (length == PAGE || at + length as u64 == page_cache.size());
     if is_whole && page_cache.peek(index).is_none() {
-        let frame = reclaim::frame()?;
+        let frame = load::fresh_frame()?;
         let count = input.take_frame(&frame, 0, length)?;
         if count == length {
             frame.zero_range(length, PAGE - length);

@@ -216,7 +216,7 @@ pub(crate) fn give_run(first: u32, count: u32, worth: u32) {
 #[inline]
 pub(crate) fn give_zeroed(frame: u32) {
     // SAFETY: the caller gives back a frame of the allocator's.
-    unsafe { info::info(frame) }.refs.store(0, Relaxed);
+    unsafe { info::info(frame) }.set_refs(0);
     if !own().zeroed.push(frame) {
         give(frame);
     }

@@ -1,11 +1,11 @@
 //! A counted reference to a frame.
 
 use super::allocator::{self, Need};
-use super::info::{FrameInfo, info};
+use super::info::{FrameInfo, Given, info};
+use super::owner;
 use crate::layout::PAGE_SHIFT;
 use core::mem::ManuallyDrop;
 use core::num::NonZeroU32;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// A counted reference to one 4 KiB frame of physical memory.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,7 +37,8 @@ impl Frame {
     pub(super) fn adopt(number: u32) -> Frame {
         debug_assert!(number != 0);
         let frame = Frame(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN));
-        frame.info().refs.store(1, Relaxed);
+        debug_assert!(frame.info().tag() == 0, "frame {number:#x} has a tag");
+        frame.info().set_refs(1);
         frame
     }
 
@@ -63,13 +64,30 @@ impl Frame {
     /// dropped meanwhile, unless the result is 1.
     #[inline]
     pub fn references(&self) -> u32 {
-        self.info().refs.load(Acquire)
+        self.info().refs()
     }
 
     /// Whether this is the only reference. If so, no other reference can appear.
     #[inline]
     pub fn is_unique(&self) -> bool {
         self.references() == 1
+    }
+
+    /// Notes that the frame is charged to `owner`, which is not 0, until its last reference is
+    /// dropped ([`owner`]). Returns false, and notes nothing, if somebody else refers to the frame
+    /// or it is charged already.
+    pub fn belong(&self, owner: u32) -> bool {
+        let is_free = self.info().is_plain();
+        if is_free {
+            self.info().charge_to(owner);
+        }
+        is_free
+    }
+
+    /// Returns whom the frame is charged to; 0: nobody.
+    #[inline]
+    pub fn owner(&self) -> u32 {
+        if self.info().is_charged() { self.info().tag() } else { 0 }
     }
 
     /// Gives the reference up without counting it down: a page-table entry holds it from now on.
@@ -79,39 +97,15 @@ impl Frame {
     }
 
     /// Gives the reference up. If it was the last one, returns the frame's number, which only the
-    /// caller knows now: the caller must give the frame back with [`give_run`](super::give_run).
+    /// caller knows now: the caller must give the frame back, for instance with
+    /// [`give_run`](super::give_run).
     #[inline]
-    pub(crate) fn into_last(self) -> Option<u32> {
-        let info = self.info();
-        if info.refs.load(Acquire) != 1 {
-            // The drop counts down, and frees the frame if the other references were dropped
-            // meanwhile.
-            return None;
-        }
-        info.refs.store(0, Relaxed);
-        Some(self.into_number())
-    }
-
-    /// Counts a reference down; returns whether it was the last one.
-    #[inline]
-    fn release(&self) -> bool {
-        let info = self.info();
-        // The only holder needs no locked instruction: no other processor can be counting.
-        if info.refs.load(Acquire) == 1 {
-            info.refs.store(0, Relaxed);
-        } else if info.refs.fetch_sub(1, Release) != 1 {
-            return false;
-        } else {
-            core::sync::atomic::fence(Acquire);
-        }
-        true
-    }
-
-    /// Gives the reference up. If it was the last one, returns the frame's number: the caller frees
-    /// the frame.
-    #[inline]
-    pub(super) fn count_down(self) -> Option<u32> {
-        let last = self.release();
+    pub(crate) fn count_down(self) -> Option<u32> {
+        let last = match self.info().give_up() {
+            Given::Shared => false,
+            Given::Last => true,
+            Given::Charged => owner::release(self.info()),
+        };
         let number = self.into_number();
         last.then_some(number)
     }
@@ -123,7 +117,8 @@ impl Frame {
     #[inline]
     pub(crate) unsafe fn from_number(number: u32) -> Frame {
         debug_assert!(number != 0);
-        Frame(NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN))
+        // SAFETY: the number is that of a frame that `into_number` consumed.
+        Frame(unsafe { NonZeroU32::new_unchecked(number) })
     }
 
     /// Makes a further reference to the frame of a live page-table entry.
@@ -142,9 +137,9 @@ impl Frame {
 impl Clone for Frame {
     #[inline]
     fn clone(&self) -> Frame {
-        /// Only a leak of references can reach this number, and the count must not wrap around.
-        const MOST: u32 = u32::MAX / 2;
-        if self.info().refs.fetch_add(1, Relaxed) > MOST {
+        /// Only a leak of references can reach this bit, and the count must not wrap around.
+        const MOST: u32 = 1 << 30;
+        if self.info().add_ref() & MOST != 0 {
             too_many_references();
         }
         Frame(self.0)
@@ -154,8 +149,12 @@ impl Clone for Frame {
 impl Drop for Frame {
     #[inline]
     fn drop(&mut self) {
-        if self.release() {
-            allocator::give(self.number());
+        // One call at each end, and none that returns: a function that drops frames needs no stack
+        // for it.
+        match self.info().give_up() {
+            Given::Shared => {}
+            Given::Last => allocator::give(self.number()),
+            Given::Charged => owner::give(self.number()),
         }
     }
 }

@@ -14,23 +14,127 @@
 use super::bytes::zero_pages;
 use crate::layout::{DIRECT_MAP, FRAME_TABLE, FRAME_TABLE_SIZE, PAGE_SIZE};
 use core::ops::Range;
-use core::sync::atomic::Ordering::{Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use hayate_frames::{Clear, Link, SECTION, Table};
 
 /// The record of one frame. The meaning of `tag` and `data` depends on what the frame is used for.
-/// A free frame: links of the buddy allocator, and the mark of its unit. A page table: its occupancy. A large page
-/// ([`crate::paging`]): the number of entries that map it, and the link of the list of deferred
-/// frees. A slab of the heap: see there. Any other frame: nothing.
+/// A free frame: links of the buddy allocator, and the mark of its unit. A page table: its
+/// occupancy. A large page ([`crate::paging`]): the number of entries that map it, and the link of
+/// the list of deferred frees. A slab of the heap: see there. A frame that is charged to somebody,
+/// a page table too: the number of its owner ([`super::owner`]).
+///
+/// The tag of a frame that is given out is 0: the buddy allocator leaves it so, and whoever sets it
+/// sets it back before the frame is free.
 #[repr(C, align(16))]
 pub(crate) struct FrameInfo {
     /// How many [`Frame`](super::Frame)s and page-table entries refer to the frame; 0: free, or in
-    /// use by the heap.
-    pub refs: AtomicU32,
+    /// use by the heap. [`CHARGED`] is set beside the number.
+    refs: AtomicU32,
     /// Free: the state of [`Link`]. First frame of a large page: how many entries map it.
-    pub tag: AtomicU32,
+    tag: AtomicU32,
     /// Free: the list links of [`Link`]. Page table: which groups of eight entries are occupied.
     pub data: AtomicU64,
+}
+
+/// The bit of the references that says that the frame is charged. A frame that nobody is charged
+/// for is freed after one comparison, with 1, as if there were no owners.
+const CHARGED: u32 = 1 << 31;
+
+/// What a reference that was given up has been.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    /// There are others.
+    Shared,
+    /// The last one.
+    Last,
+    /// It has not been given up: the frame is charged, see [`super::owner`].
+    Charged,
+}
+
+impl FrameInfo {
+    /// Returns how many references there are.
+    #[inline]
+    pub fn refs(&self) -> u32 {
+        self.refs.load(Acquire) & !CHARGED
+    }
+
+    /// Whether there is one reference, and nobody is charged.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.refs.load(Acquire) == 1
+    }
+
+    /// Whether somebody is charged.
+    #[inline]
+    pub fn is_charged(&self) -> bool {
+        self.refs.load(Acquire) & CHARGED != 0
+    }
+
+    /// Sets the number of references, and that nobody is charged. Nobody else uses the frame.
+    #[inline]
+    pub fn set_refs(&self, refs: u32) {
+        self.refs.store(refs, Relaxed);
+    }
+
+    /// Notes the number of the owner that is charged, or with 0 that nobody is. There is one
+    /// reference.
+    pub fn charge_to(&self, owner: u32) {
+        self.tag.store(owner, Relaxed);
+        self.refs.store(if owner == 0 { 1 } else { CHARGED | 1 }, Release);
+    }
+
+    /// Adds a reference; returns how many there were.
+    #[inline]
+    pub fn add_ref(&self) -> u32 {
+        self.refs.fetch_add(1, Relaxed) & !CHARGED
+    }
+
+    /// Takes a reference away; returns how many there were.
+    #[inline]
+    pub fn drop_ref(&self, order: Ordering) -> u32 {
+        self.refs.fetch_sub(1, order) & !CHARGED
+    }
+
+    /// Gives the reference of the caller up, unless the frame is charged. What was done with the
+    /// frame by those who had the others is seen after [`Given::Last`].
+    #[inline]
+    pub fn give_up(&self) -> Given {
+        // The sign: one comparison tells all three.
+        match self.refs.load(Acquire) as i32 {
+            // The only holder needs no locked instruction: no other processor can be counting.
+            1 => self.set_refs(0),
+            // Only the last holder could change that.
+            ..=0 => return Given::Charged,
+            _ if self.refs.fetch_sub(1, Release) != 1 => return Given::Shared,
+            _ => core::sync::atomic::fence(Acquire),
+        }
+        Given::Last
+    }
+
+    /// Returns the tag.
+    #[inline]
+    pub fn tag(&self) -> u32 {
+        self.tag.load(Acquire)
+    }
+
+    /// Sets the tag. Nobody else uses the frame.
+    #[inline]
+    pub fn set_tag(&self, tag: u32) {
+        self.tag.store(tag, Relaxed);
+    }
+
+    /// Adds one to the tag.
+    #[inline]
+    pub fn add_to_tag(&self) {
+        self.tag.fetch_add(1, Relaxed);
+    }
+
+    /// Takes one from the tag; returns what it was.
+    #[inline]
+    pub fn take_from_tag(&self) -> u32 {
+        self.tag.fetch_sub(1, AcqRel)
+    }
 }
 
 /// The address of the table, constant after [`place`].
@@ -141,7 +245,7 @@ impl Table for InTable {
         // numbers differ in one bit and are below the allocator's end, which is the table's.
         let info = unsafe { info(frame) };
         let data = info.data.load(Relaxed);
-        Link { next: data as u32, prev: (data >> 32) as u32, state: info.tag.load(Relaxed) }
+        Link { next: data as u32, prev: (data >> 32) as u32, state: info.tag() }
     }
 
     #[inline]
@@ -149,7 +253,7 @@ impl Table for InTable {
         // SAFETY: as for `link`.
         let info = unsafe { info(frame) };
         info.data.store(u64::from(link.next) | u64::from(link.prev) << 32, Relaxed);
-        info.tag.store(link.state, Relaxed);
+        info.set_tag(link.state);
     }
 
     fn note_units(&mut self, untold: u32, told: u32) {

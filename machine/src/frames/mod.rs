@@ -22,8 +22,9 @@
 //! with interrupts off and need no lock.
 //!
 //! Layers, lowest first: [`mod@info`], [`bytes`], [`deferred`], [`per_cpu_cache`], [`allocator`],
-//! [`frame`], [`content`], [`block`], [`run`], [`unused`], [`lent`]. Nothing here knows of page
-//! tables: the module that defers the free of frames registers how to free them ([`deferred`]).
+//! [`owner`], [`frame`], [`content`], [`block`], [`run`], [`unused`], [`lent`]. Nothing here knows
+//! of page tables: the module that defers the free of frames registers how to free them
+//! ([`deferred`]).
 //!
 //! Road not taken: compound pages with one count for a large block. The entries that map a large
 //! page hold one reference to each of its 512 frames instead (`paging/large.rs`): it can then be
@@ -37,6 +38,7 @@ pub(crate) mod deferred;
 mod frame;
 mod info;
 mod lent;
+pub mod owner;
 mod per_cpu_cache;
 mod run;
 mod unused;

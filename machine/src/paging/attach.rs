@@ -21,7 +21,6 @@ use super::table::{ENTRIES, OutOfMemory, Table, index, shift};
 use crate::layout::{LARGE_PAGE_SIZE, PAGE_SHIFT, PAGE_SIZE, USER_END};
 use crate::nvm::Extent;
 use alloc::sync::Arc;
-use core::sync::atomic::Ordering::Relaxed;
 
 fn entry(frame: u32, access: Access) -> TableEntry {
     let page = TableEntry::page(frame, PageKind::File, Access { write: false, ..access });
@@ -101,7 +100,7 @@ impl Edit<'_> {
             match shared {
                 None => table.fill(place, TableEntry(entry(frame, access).0 | TableEntry::LARGE)),
                 Some(shared) => {
-                    Table(shared.table).info().refs.fetch_add(1, Relaxed);
+                    Table(shared.table).info().add_ref();
                     let way = TableEntry::table(shared.table).0 & !TableEntry::WRITE;
                     table.fill(place, TableEntry(way | TableEntry::SHARED_TABLE));
                     self.gather.usage.add_tables(1);

@@ -11,7 +11,6 @@ use super::slot::Slot;
 use super::table::{ENTRIES, Table, index};
 use crate::frames::{Block, copy_numbered, zero_numbered};
 use crate::layout::{LARGE_PAGE_SIZE, USER_END};
-use core::sync::atomic::Ordering::Acquire;
 
 impl Edit<'_> {
     /// Replaces the small pages around `address` by one large page with their content, and zeroes
@@ -42,7 +41,7 @@ impl Edit<'_> {
         table.occupied(0, ENTRIES - 1, |_, entry| {
             let alone = match entry.kind() {
                 // No reference can be added while the space is locked.
-                PageKind::Private => entry.info().refs.load(Acquire) == 1,
+                PageKind::Private => entry.info().refs() == 1,
                 PageKind::Zero => true,
                 PageKind::File | PageKind::Shared => false,
             };

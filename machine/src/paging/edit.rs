@@ -34,7 +34,7 @@ impl<'a> Edit<'a> {
             if entry.0 & WAY == TableEntry::PRESENT {
                 table = Table(entry.number());
             } else if entry.is_none() {
-                let below = Table::allocate()?;
+                let below = Table::allocate_for(self.gather.usage)?;
                 self.gather.usage.add_tables(1);
                 table.fill(at, self.table_entry(below, level));
                 table = below;
@@ -59,7 +59,7 @@ impl<'a> Edit<'a> {
             let at = index(address, level);
             let entry = table.load(at);
             table = if entry.is_none() {
-                let below = Table::allocate()?;
+                let below = Table::allocate_for(self.gather.usage)?;
                 self.gather.usage.add_tables(1);
                 table.fill(at, self.table_entry(below, level));
                 below
@@ -101,6 +101,12 @@ impl<'a> Edit<'a> {
         } else {
             entry
         }
+    }
+
+    /// Returns whom the space's pages are charged to; 0: nobody ([`crate::frames::owner`]).
+    #[inline]
+    pub fn owner(&self) -> u32 {
+        self.gather.usage.owner()
     }
 
     /// Flushes the TLB entries that the changes made stale, and gives up at once what was taken

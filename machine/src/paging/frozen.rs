@@ -28,7 +28,7 @@ use super::share::{self, count_up, protected};
 use super::table::{ENTRIES, OutOfMemory, Table, shift};
 use crate::frames::{copy_numbered, zero_numbered};
 use crate::layout::{PAGE_SIZE, USER_END};
-use core::sync::atomic::Ordering::{Acquire, SeqCst};
+use core::sync::atomic::Ordering::SeqCst;
 
 /// Everything that was mapped in a space at one moment. See the [module](self).
 pub struct Frozen {
@@ -230,7 +230,7 @@ fn kept(now: TableEntry, then: TableEntry, place: Place) -> Option<TableEntry> {
         let access = Access { write: false, ..place.access };
         return then.is_none().then(|| now.with(access).unwritten());
     }
-    if now.info().refs.load(Acquire) != 1 {
+    if now.info().refs() != 1 {
         return None;
     }
     match then.kind() {

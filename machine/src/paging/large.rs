@@ -11,8 +11,8 @@
 
 use super::run::Run;
 use crate::frames::{Frame, FrameInfo, info};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use core::sync::atomic::{AtomicU32, AtomicUsize};
+use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 /// Number of small pages in a large one.
 pub(super) const FRAMES: u32 = 512;
@@ -40,32 +40,27 @@ pub(super) fn info_of(first: u32) -> &'static FrameInfo {
     unsafe { info(first) }
 }
 
-#[inline]
-fn tag(first: u32) -> &'static AtomicU32 {
-    &info_of(first).tag
-}
-
 /// Sets the count to one, for the first entry that maps the page.
 pub(super) fn begin(first: u32) {
-    tag(first).store(1, Relaxed);
+    info_of(first).set_tag(1);
     COUNT.fetch_add(1, Relaxed);
 }
 
 /// Counts another entry that maps the page. The caller holds an entry that maps it.
 #[inline]
 pub(super) fn add(first: u32) {
-    tag(first).fetch_add(1, Relaxed);
+    info_of(first).add_to_tag();
 }
 
 /// Returns how many entries map the page.
 #[inline]
 pub(super) fn entries(first: u32) -> u32 {
-    tag(first).load(Acquire)
+    info_of(first).tag()
 }
 
 /// Whether one entry maps the page, and nothing else refers to any of its frames.
 pub(super) fn is_sole_owner(first: u32) -> bool {
-    entries(first) == 1 && infos(first).all(|info| info.refs.load(Acquire) == 1)
+    entries(first) == 1 && infos(first).all(|info| info.refs() == 1)
 }
 
 /// Gives up one entry's part in the page, and with the last entry the frames.
@@ -73,7 +68,7 @@ pub(super) fn is_sole_owner(first: u32) -> bool {
 /// # Safety
 /// The entry must be gone, from the TLBs as well.
 pub(super) unsafe fn release(first: u32) {
-    if tag(first).fetch_sub(1, AcqRel) == 1 {
+    if info_of(first).take_from_tag() == 1 {
         COUNT.fetch_sub(1, Relaxed);
         let mut run = Run::default();
         for number in first..first + FRAMES {
@@ -85,22 +80,22 @@ pub(super) unsafe fn release(first: u32) {
 
 /// Turns one entry's part in a large page into one reference to each of its frames.
 pub(super) fn break_up(first: u32) {
-    let tag = tag(first);
-    if tag.load(Acquire) == 1 {
+    let head = info_of(first);
+    if head.tag() == 1 {
         // No other entry maps the page, and only a space that maps it can share it.
-        tag.store(0, Relaxed);
+        head.take_from_tag();
         COUNT.fetch_sub(1, Relaxed);
         return;
     }
     infos(first).for_each(|info| {
-        info.refs.fetch_add(1, Relaxed);
+        info.add_ref();
     });
-    if tag.fetch_sub(1, AcqRel) == 1 {
+    if head.take_from_tag() == 1 {
         // The other entries were removed meanwhile, and the references that they held together are
         // left over. This is not the last reference: ours was just added.
         COUNT.fetch_sub(1, Relaxed);
         infos(first).for_each(|info| {
-            info.refs.fetch_sub(1, AcqRel);
+            info.drop_ref(AcqRel);
         });
     }
 }

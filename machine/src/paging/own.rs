@@ -26,7 +26,7 @@ impl Gather<'_> {
             parent.store(at, entry.with_table(table.0));
             return Some(table);
         }
-        let copy = Table::allocate()?;
+        let copy = Table::allocate_for(self.usage)?;
         copy_table(table, copy, level - 1);
         parent.store(at, entry.with_table(copy.0));
         // The pages are where they were, with the rights that they had. But a processor may have
@@ -44,7 +44,7 @@ impl Gather<'_> {
     #[cold]
     pub(super) fn split(&mut self, parent: Table, at: usize, address: usize) -> Option<Table> {
         let large = parent.load(at);
-        let table = Table::allocate()?;
+        let table = Table::allocate_for(self.usage)?;
         self.usage.add_tables(1);
         if large.is_counted() {
             break_up(large.number());

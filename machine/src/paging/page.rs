@@ -3,7 +3,6 @@
 use super::entry::{Access, PageKind, TableEntry};
 use super::large;
 use crate::frames::{Frame, info};
-use core::sync::atomic::Ordering::Acquire;
 
 /// A page as the caller of a walk sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +33,7 @@ impl Page {
     pub fn is_shared(&self) -> bool {
         // SAFETY: the number comes from an entry, or is that of a frame in the large page that an
         // entry maps.
-        let others = unsafe { info(self.frame) }.refs.load(Acquire) > 1;
+        let others = unsafe { info(self.frame) }.refs() > 1;
         others || (self.large && large::entries(self.frame & !(large::FRAMES - 1)) > 1)
     }
 

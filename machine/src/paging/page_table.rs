@@ -36,6 +36,20 @@ impl<T> PageTable<T> {
         Guard { table: self, inner: self.inner.lock() }
     }
 
+    /// Returns whom pages are charged to that the space gets; 0: nobody
+    /// ([`crate::frames::owner`]).
+    #[inline]
+    pub fn owner(&self) -> u32 {
+        self.usage.owner()
+    }
+
+    /// Changes that. What is charged already stays so.
+    pub fn set_owner(&self, owner: u32) {
+        // Not while a page is being charged to the one before.
+        let _locked = self.inner.lock();
+        self.usage.set_owner(owner);
+    }
+
     /// Returns how much is mapped. Read without the lock: the counts may be changing.
     pub fn resident(&self) -> Resident {
         self.usage.resident()
@@ -99,8 +113,10 @@ impl<T> Drop for PageTable<T> {
             ipi::shootdown(others, TlbFlush::Leave { root: self.root_address() });
         }
         kernel::remove_half(self.root);
+        // What is charged to somebody is not deferred: it would count until then.
+        let may_defer = teardown::is_worth(&self.usage) && self.usage.owner() == 0;
         // SAFETY: no processor has the table loaded any more, and it is being dropped.
-        if teardown::is_worth(&self.usage) && unsafe { teardown::defer(self.root, 3) } {
+        if may_defer && unsafe { teardown::defer(self.root, 3) } {
             return;
         }
         self.root.empty(|entry| {

@@ -17,7 +17,7 @@ impl Run {
     #[inline]
     pub fn give(&mut self, frame: Frame) {
         // `None`: other references exist, and only the count changes.
-        let Some(number) = frame.into_last() else { return };
+        let Some(number) = frame.count_down() else { return };
         if number != self.first + self.count {
             self.end();
             self.first = number;

@@ -21,22 +21,22 @@ use super::large;
 use super::run::Run;
 use super::table::{ENTRIES, Table, index};
 use super::usage::Usage;
-use crate::frames::Frame;
+use crate::frames::{Frame, owner};
 use crate::layout::USER_END;
-use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use core::sync::atomic::Ordering::AcqRel;
 
 /// Adds the references that a copy of `entry` in a table of `level` holds.
 pub(super) fn count_up(entry: TableEntry, level: u8) {
     if level == 0 {
         if entry.is_counted() {
-            entry.info().refs.fetch_add(1, Relaxed);
+            entry.info().add_ref();
         }
     } else if entry.has(TableEntry::LARGE) {
         if entry.is_counted() {
             large::add(entry.number());
         }
     } else {
-        entry.info().refs.fetch_add(1, Relaxed);
+        entry.info().add_ref();
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) fn copy_table(from: Table, to: Table, level: u8) {
         // The most frequent table: pages only.
         from.copy_to(to, |entry| {
             if entry.is_counted() {
-                entry.info().refs.fetch_add(1, Relaxed);
+                entry.info().add_ref();
             }
             protected(entry, 0)
         });
@@ -84,6 +84,25 @@ fn discount(table: Table, level: u8, usage: &Usage) {
     usage.add_tables(u64::MAX);
 }
 
+/// Takes a reference to a table of `level` away that others hold or that is charged to somebody.
+/// Returns whether the table is the caller's to free.
+fn becomes_free(table: Table, level: u8, usage: &mut Option<&Usage>) -> bool {
+    if table.references() > 1 {
+        // Other spaces hold the table (and do not change it meanwhile): subtract its pages from our
+        // counts first.
+        if let Some(usage) = usage.take() {
+            discount(table, level, usage);
+        }
+        if table.info().drop_ref(AcqRel) > 1 {
+            return false;
+        }
+        // The other spaces gave it up meanwhile, so this space has to free it after all.
+        table.info().add_ref();
+    }
+    owner::gone(table.info());
+    true
+}
+
 /// Gives up one entry's reference to a table of `level`, and with the last reference everything
 /// below it. If `usage` is given, the entries that go are subtracted from its counts.
 ///
@@ -91,17 +110,8 @@ fn discount(table: Table, level: u8, usage: &Usage) {
 /// The entry that held the reference must be gone, from the TLBs as well.
 pub(super) unsafe fn release_table(number: u32, level: u8, mut usage: Option<&Usage>) {
     let table = Table(number);
-    if table.references() > 1 {
-        // Other spaces hold the table (and do not change it meanwhile): subtract its pages from our
-        // counts first.
-        if let Some(usage) = usage.take() {
-            discount(table, level, usage);
-        }
-        if table.info().refs.fetch_sub(1, AcqRel) > 1 {
-            return;
-        }
-        // The other spaces gave it up meanwhile, so this space has to free it after all.
-        table.info().refs.store(1, Relaxed);
+    if !table.info().is_plain() && !becomes_free(table, level, &mut usage) {
+        return;
     }
     let mut run = Run::default();
     let mut in_place = 0;

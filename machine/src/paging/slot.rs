@@ -9,7 +9,6 @@ use super::page::Page;
 use super::table::{ENTRIES, OutOfMemory, Table, index};
 use crate::frames::{Block, Frame};
 use crate::layout::{LARGE_PAGE_SIZE, PAGE_SIZE};
-use core::sync::atomic::Ordering::Acquire;
 
 /// The place of one page in a locked page table all of whose tables are this space's own. It
 /// borrows the [`Edit`](super::Edit) that lent it, so its table cannot be removed while the slot
@@ -39,6 +38,12 @@ impl<'e, 'a> Slot<'e, 'a> {
         self.table
     }
 
+    /// Returns whom the space's pages are charged to; 0: nobody ([`crate::frames::owner`]).
+    #[inline]
+    pub fn owner(&self) -> u32 {
+        self.gather.usage.owner()
+    }
+
     /// Whether this is the place of a large page.
     #[inline]
     pub fn is_large(&self) -> bool {
@@ -60,11 +65,7 @@ impl<'e, 'a> Slot<'e, 'a> {
         if entry.is_none() || !entry.is_counted() {
             return false;
         }
-        if self.large {
-            large::is_sole_owner(entry.number())
-        } else {
-            entry.info().refs.load(Acquire) == 1
-        }
+        if self.large { large::is_sole_owner(entry.number()) } else { entry.info().refs() == 1 }
     }
 
     /// Whether nothing is mapped in this slot's table: its 2 MiB are untouched.

@@ -1,7 +1,8 @@
 //! One page of a page table, as raw memory.
 
 use super::entry::TableEntry;
-use crate::frames::{Frame, FrameInfo, direct, give_zeroed, info};
+use super::usage::Usage;
+use crate::frames::{Frame, FrameInfo, direct, give_zeroed, info, owner};
 use crate::layout::PAGE_SHIFT;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -28,6 +29,19 @@ impl Table {
         let frame = Frame::allocate_zeroed()?;
         let table = Table(frame.into_number());
         table.info().data.store(0, Relaxed);
+        Some(table)
+    }
+
+    /// Like [`allocate`](Self::allocate), charged to the owner of the page table that it is for.
+    /// `None` also if a limit does not allow it.
+    #[inline]
+    pub fn allocate_for(usage: &Usage) -> Option<Table> {
+        let table = Table::allocate()?;
+        let owner = usage.owner();
+        if owner != 0 && !owner::take_table(table.info(), owner) {
+            table.give_back();
+            return None;
+        }
         Some(table)
     }
 
@@ -302,7 +316,7 @@ impl Table {
     /// Returns how many entries lead to this table.
     #[inline]
     pub fn references(self) -> u32 {
-        self.info().refs.load(core::sync::atomic::Ordering::Acquire)
+        self.info().refs()
     }
 }
 

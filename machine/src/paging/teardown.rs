@@ -40,7 +40,7 @@ use super::large;
 use super::share;
 use super::table::{ENTRIES, Table};
 use super::usage::Usage;
-use crate::frames::{self, deferred};
+use crate::frames::{self, deferred, owner};
 use crate::sync::{SpinLock, relax};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::Relaxed;
@@ -187,7 +187,7 @@ fn put(what: DeferredItem) {
     match what {
         DeferredItem::Table(table, level) => {
             let Some(first) = list.tables.get_mut(usize::from(level)) else { return };
-            table.info().refs.store(core::mem::replace(first, table.0), Relaxed);
+            table.info().set_refs(core::mem::replace(first, table.0));
         }
         DeferredItem::Large(number) => {
             let next = core::mem::replace(&mut list.large, number);
@@ -205,9 +205,9 @@ fn take() -> Option<DeferredItem> {
     }
     let (level, first) = list.tables.iter_mut().enumerate().find(|(_, first)| **first != 0)?;
     let table = Table(*first);
-    let refs = &table.info().refs;
-    *first = refs.load(Relaxed);
-    refs.store(1, Relaxed);
+    *first = table.info().refs();
+    // The tag of a table is its owner, and nothing else.
+    table.info().charge_to(table.info().tag());
     Some(DeferredItem::Table(table, level as u8))
 }
 
@@ -245,6 +245,7 @@ unsafe fn step(table: Table, level: u8) -> (usize, bool) {
         return (freed, false);
     }
     let Some((at, entry)) = table.first() else {
+        owner::gone(table.info());
         table.give_back();
         return (1, false);
     };
@@ -308,7 +309,7 @@ unsafe fn survey(table: Table, level: u8) -> usize {
 /// Whether a lowest table came from a fork and another space has its pages as well. Its first page
 /// decides.
 fn is_copy(table: Table) -> bool {
-    table.first().is_some_and(|(_, entry)| {
-        entry.kind() == PageKind::Private && entry.info().refs.load(Relaxed) > 1
-    })
+    table
+        .first()
+        .is_some_and(|(_, entry)| entry.kind() == PageKind::Private && entry.info().refs() > 1)
 }

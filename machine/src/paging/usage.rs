@@ -1,7 +1,7 @@
 //! The counts of a page table, and which processors have it loaded.
 
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use super::entry::PageKind;
 
@@ -28,6 +28,8 @@ pub(crate) struct Usage {
     pub traps: AtomicU64,
     pages: [AtomicU64; 4],
     tables: AtomicU64,
+    /// Whom tables are charged to that are made; 0: nobody ([`crate::frames::owner`]).
+    owner: AtomicU32,
 }
 
 /// How much is mapped, in pages of 4 KiB.
@@ -67,6 +69,17 @@ impl Usage {
     #[inline]
     pub fn add_tables(&self, tables: u64) {
         self.tables.store(self.tables.load(Relaxed).wrapping_add(tables), Relaxed);
+    }
+
+    /// Returns whom tables are charged to that are made.
+    #[inline]
+    pub fn owner(&self) -> u32 {
+        self.owner.load(Relaxed)
+    }
+
+    /// Changes that.
+    pub fn set_owner(&self, owner: u32) {
+        self.owner.store(owner, Relaxed);
     }
 
     /// Sets all counts to zero.

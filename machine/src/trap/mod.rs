@@ -27,7 +27,7 @@ mod traced;
 mod word_call;
 
 pub use crate::attention::{
-    self, FIRST_FREE, FULL_RETURN, GUARDED, INTERRUPTED, MEMORY, NO_TSC, RESCHEDULE, TRACED,
+    self, FIRST_FREE, FULL_RETURN, GUARDED, INTERRUPTED, MEMORY, NO_TSC, RESCHEDULE, SPENT, TRACED,
     is_supervisor,
 };
 pub use crate::cpu::FaultCode;

@@ -10,110 +10,31 @@ use hayate_abi::{Errno, Result};
 use hayate_cgroup_rules::controllers::{Controllers, Refusal as NotGiven, Request};
 use hayate_cgroup_rules::meter::UNLIMITED;
 use hayate_cgroup_rules::number;
-use hayate_cgroup_rules::number::{Limit, Refusal};
+use hayate_cgroup_rules::number::Limit;
 use hayate_machine::cpu;
 
+use super::cpu as processor;
+use super::file::{File, NEXT, Opening, Where, number_error};
+use super::memory;
 use super::permission::{self, PROCS};
 use crate::credentials::Credentials;
 use crate::fs::proc::text::{line, put};
-use crate::namespace::Handle;
 use crate::process;
 use crate::process::Process;
-use crate::process::cgroup::events::Changes;
 use crate::process::cgroup::group::{Attributes, Group, Lock, Spent, file};
 use crate::process::cgroup::list::each_member;
-use crate::process::cgroup::namespace::CgroupNamespace;
-use crate::process::cgroup::{freezer, group, moves};
+use crate::process::cgroup::{accounts, freezer, group, moves};
 use crate::process::{pids, visible};
 use crate::reclaim::growth;
 use crate::schedule;
 use crate::vfs::inode::Timestamp;
 
-/// Where a file is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Where {
-    /// In every group.
-    Everywhere,
-    /// In every group but the root.
-    NotInRoot,
-    /// In every group but the root that has the controller.
-    With(Controllers),
-}
-
-/// An open file.
-pub struct Opening {
-    /// The group whose it is.
-    pub group: Arc<Group>,
-    /// The rights of who opened it.
-    pub credentials: Arc<Credentials>,
-    /// The cgroup namespace of who opened it.
-    pub namespace: Handle<CgroupNamespace>,
-}
-
-/// Writes what a file shows.
-type Show = fn(&Group, &mut Vec<u8>) -> Result<()>;
-/// Gets what was written into a file.
-type Store = fn(&Opening, &[u8]) -> Result<()>;
-
-/// A file.
-pub struct File {
-    /// Its name.
-    pub name: &'static str,
-    /// Its number in its group, as in [`group::file`].
-    pub number: u8,
-    /// Permission bits, unless they were changed.
-    pub mode: u16,
-    /// Where it is.
-    pub place: Where,
-    /// Those inside a namespace may write it at the namespace's root (`CFTYPE_NS_DELEGATABLE`).
-    pub is_delegated: bool,
-    /// Writes what it shows.
-    pub show: Option<Show>,
-    /// Gets what was written.
-    pub store: Option<Store>,
-    /// Its changes, of which programs are told.
-    pub changes: Option<fn(&Group) -> &Changes>,
-}
-
-impl File {
-    const fn shown(name: &'static str, number: u8, place: Where, show: Show) -> File {
-        let (is_delegated, store, changes) = (false, None, None);
-        File { name, number, mode: 0o444, place, is_delegated, show: Some(show), store, changes }
-    }
-
-    const fn set(mut self, store: Store) -> File {
-        self.mode = 0o644;
-        self.store = Some(store);
-        self
-    }
-
-    const fn delegated(mut self) -> File {
-        self.is_delegated = true;
-        self
-    }
-
-    const fn watched(mut self, changes: fn(&Group) -> &Changes) -> File {
-        self.changes = Some(changes);
-        self
-    }
-
-    /// Whether a group has it.
-    pub fn is_in(&self, group: &Group) -> bool {
-        match self.place {
-            Where::Everywhere => true,
-            Where::NotInRoot => !group.is_root(),
-            Where::With(controller) => !group.is_root() && group.available().has(controller),
-        }
-    }
-}
-
 use Where::{Everywhere, NotInRoot};
 
-const NEXT: u8 = file::OTHERS;
 const PIDS: Where = Where::With(Controllers::PIDS);
 
 /// All files.
-pub static FILES: [File; 15] = [
+pub static FILES: [File; 31] = [
     File::shown("cgroup.controllers", NEXT + 1, Everywhere, |group, out| {
         names(group.available(), out)
     }),
@@ -161,7 +82,23 @@ pub static FILES: [File; 15] = [
         line(out, format_args!("{}", group.as_domain().kind(group.domains_around()).name()))
     })
     .set(become_threaded),
+    processor::IDLE,
+    processor::MAX,
+    processor::BURST,
     File::shown("cpu.stat", NEXT + 10, Everywhere, processor_time),
+    processor::WEIGHT,
+    processor::NICE,
+    memory::CURRENT,
+    memory::EVENTS,
+    memory::EVENTS_LOCAL,
+    memory::HIGH,
+    memory::LOW,
+    memory::MAX,
+    memory::MIN,
+    memory::OOM_GROUP,
+    memory::PEAK,
+    memory::RECLAIM,
+    memory::STAT,
     File::shown("pids.current", NEXT + 11, PIDS, |group, out| {
         line(out, format_args!("{}", group.tasks.count()))
     }),
@@ -172,13 +109,6 @@ pub static FILES: [File; 15] = [
     File::shown("pids.max", NEXT + 12, PIDS, |group, out| limit(group.tasks.most(), out))
         .set(set_most_pids),
 ];
-
-fn number_error(refusal: Refusal) -> Errno {
-    match refusal {
-        Refusal::NoNumber => Errno::EINVAL,
-        Refusal::OutOfRange => Errno::ERANGE,
-    }
-}
 
 /// The names of controllers, on one line if there are any (`cgroup_print_ss_mask`).
 fn names(controllers: Controllers, out: &mut Vec<u8>) -> Result<()> {
@@ -271,11 +201,13 @@ fn give(open: &Opening, text: &[u8]) -> Result<()> {
     })?;
     own.as_domain().may_give(change.enable, own.domains_around()).map_err(moves::error)?;
     let new = given.with(change.enable).without(change.disable);
+    accounts::give(&own, change.enable, &lock)?;
     own.set(&lock, |settings| settings.given = new);
     own.try_each_child(&lock, |child| {
         begin_anew(child, change.enable.with(change.disable), &open.credentials);
         Ok(())
-    })
+    })?;
+    accounts::take(&own, change.disable, &lock)
 }
 
 /// A controller is new in a group, or not there any more: without limits and events, and its files
@@ -285,7 +217,10 @@ fn begin_anew(group: &Group, controllers: Controllers, giver: &Credentials) {
         group.tasks.set_most(UNLIMITED);
         group.pids_refused.store(0, Ordering::Relaxed);
     }
-    let is_of = |file: &&File| matches!(file.place, Where::With(one) if controllers.has(one));
+    let is_of = |file: &&File| match file.place {
+        Where::With(one) | Where::WithOrRoot(one) => controllers.has(one),
+        _ => false,
+    };
     for file in FILES.iter().filter(is_of) {
         let (uid, gid, times) = (giver.fsuid, giver.fsgid, [Timestamp::now(); 3]);
         group.set_attributes(file.number, Attributes { mode: file.mode, uid, gid, times });
@@ -353,7 +288,7 @@ fn set_most_pids(open: &Opening, text: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// `cpu.stat`: time on processors, without limits of it, as there is no controller for that.
+/// `cpu.stat`: time on processors, and what its limit did.
 fn processor_time(group: &Group, out: &mut Vec<u8>) -> Result<()> {
     let spent = if group.is_root() { of_machine() } else { of_group(group)? };
     let Spent { user_ns, system_ns } = spent;
@@ -361,7 +296,7 @@ fn processor_time(group: &Group, out: &mut Vec<u8>) -> Result<()> {
     for (name, ns) in [("usage", usage_ns), ("user", user_ns), ("system", system_ns)] {
         line(out, format_args!("{name}_usec {}", ns / 1000))?;
     }
-    Ok(())
+    processor::statistics(group, out)
 }
 
 /// Of all processors (`root_cgroup_cputime`).

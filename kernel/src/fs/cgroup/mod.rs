@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `options` | what a mount of it is told |
 //! | `permission` | who may move a process from one group to another |
-//! | `files` | the files of a group: their names, what they show, what writing does |
+//! | `file` | a file of a group: where it is, what it shows, what writing does |
+//! | `files` | the files of groups, and those of controllers that are small |
+//! | `cpu`, `memory` | those of the controllers `cpu` and `memory` |
 //! | `node` | groups and their files as inodes, and open files |
 //!
 //! There is one tree, however often it is mounted. A group is the inode of its directory. Groups
@@ -15,7 +17,10 @@
 //! Road not taken: a file system of its own for each namespace, with the same groups under other
 //! inodes; a watcher of one would miss what happens in the other.
 
+mod cpu;
+mod file;
 mod files;
+mod memory;
 mod node;
 mod options;
 mod permission;

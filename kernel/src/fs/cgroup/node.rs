@@ -7,8 +7,10 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use hayate_abi::{Errno, Result};
 
-use super::files::{FILES, File, Opening};
+use super::file::{File, Opening};
+use super::files::FILES;
 use super::options;
+use crate::process::cgroup::accounts;
 use crate::process::cgroup::events;
 use crate::process::cgroup::group;
 use crate::process::cgroup::group::Group;
@@ -97,13 +99,19 @@ impl Inode for Group {
 
     fn mkdir(&self, name: &[u8], mode: u16, owner: Owner) -> Result<Arc<dyn Inode>> {
         let lock = group::lock();
-        Ok(self.make(name, owner, mode, &lock)?)
+        let group = self.make(name, owner, mode, &lock)?;
+        accounts::begin(&group, group.available(), &lock).inspect_err(|_| {
+            let _ = self.remove(&group, &lock);
+        })?;
+        Ok(group)
     }
 
     fn rmdir(&self, _: &[u8], target: &Arc<dyn Inode>) -> Result<()> {
         let group = downcast::<Group>(target).ok_or(Errno::ENOTDIR)?;
         let lock = group::lock();
-        self.remove(group, &lock)
+        self.remove(group, &lock)?;
+        accounts::end(group, &lock);
+        Ok(())
     }
 
     fn read_dir(&self, position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {

@@ -6,11 +6,12 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
 
+use crate::process::cgroup::memory::LOCAL_EVENTS;
 use crate::process::cgroup::namespace::CgroupNamespace;
 
 /// Those that Linux 6.1 knows. The second asks for speed alone, and there is none to gain here; the
-/// last two are about a controller that is not there, and are kept and shown as by a kernel without
-/// it.
+/// last one is about how protection is divided among groups, which it is not here
+/// ([`hayate_cgroup_rules::memory::is_protected`]): both are kept and shown.
 const NAMES: [&str; 4] =
     ["nsdelegate", "favordynmods", "memory_localevents", "memory_recursiveprot"];
 
@@ -37,6 +38,7 @@ pub fn apply<'a>(
     }
     if namespace.is_first() {
         SET.store(set, Ordering::Relaxed);
+        LOCAL_EVENTS.store(set & 4 != 0, Ordering::Relaxed);
     }
     Ok(())
 }

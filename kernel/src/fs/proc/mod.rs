@@ -54,7 +54,7 @@ mod processes;
 mod settings;
 mod sockets;
 mod status;
-mod system;
+pub mod system;
 mod target;
 pub mod text;
 pub mod tree;

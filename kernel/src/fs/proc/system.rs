@@ -73,7 +73,7 @@ pub(super) fn loadavg(_: &(), out: &mut Vec<u8>) -> Result<()> {
 }
 
 /// Pages of files in memory and of segments of shared memory.
-fn shared_pages() -> u64 {
+pub fn shared_pages() -> u64 {
     tmpfs::used_pages() + shm::resident_pages()
 }
 

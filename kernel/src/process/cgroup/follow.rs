@@ -13,9 +13,9 @@ use hayate_abi::signal::SIGKILL;
 use hayate_abi::{Errno, Result};
 
 use super::freezer::tell_notice;
-use super::group;
 use super::group::{Group, News, Spent};
 use super::member::Member;
+use super::{accounts, group};
 use crate::process::record::Process;
 
 /// A start that the limit of a group refuses.
@@ -126,11 +126,13 @@ pub fn process_begins(
             let place = member.place.lock();
             match place.group.clone() {
                 Some(group) => begin_in(process, group),
-                None => return Ok(()),
+                // Its space may charge a group that its maker has left.
+                None => Ok(Begun::default()),
             }
         }
     };
     let (news, ends) = begun.map_err(Refused::tell)?;
+    accounts::settle(process);
     news.into_iter().for_each(News::tell);
     if ends {
         process.begin_exit(SIGKILL as i32);

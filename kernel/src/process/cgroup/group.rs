@@ -13,12 +13,13 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::fmt;
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_cgroup_rules::controllers::Controllers;
 use hayate_cgroup_rules::domain;
 use hayate_cgroup_rules::meter::{self, Meter, UNLIMITED};
+use hayate_cgroup_rules::share::Shares;
 use hayate_machine::sync::{Lazy, SpinLock};
 
 use super::events::Changes;
@@ -59,8 +60,12 @@ pub mod file {
     pub const EVENTS: u8 = 1;
     /// `pids.events`.
     pub const PIDS_EVENTS: u8 = 2;
+    /// `memory.events`.
+    pub const MEMORY_EVENTS: u8 = 3;
+    /// `memory.events.local`.
+    pub const MEMORY_EVENTS_LOCAL: u8 = 4;
     /// The first number of the other files.
-    pub const OTHERS: u8 = 3;
+    pub const OTHERS: u8 = 5;
 }
 
 /// Permissions, owner and times of a group or of a file of it.
@@ -111,6 +116,28 @@ pub(super) struct Frost {
     pub is_whole: bool,
 }
 
+/// What the controller `memory` has of a group.
+#[derive(Default)]
+pub struct Memory {
+    /// The number of its account ([`crate::reclaim::charge`]); 0: it has none.
+    pub account: AtomicU32,
+    /// All of it ends if a process of it is killed for memory (`memory.oom.group`).
+    pub oom_group: AtomicBool,
+    /// Of `memory.events`.
+    pub events: Changes,
+    /// Of `memory.events.local`.
+    pub local_events: Changes,
+}
+
+/// What the controller `cpu` has of a group.
+#[derive(Default)]
+pub struct Cpu {
+    /// The number of its group of the scheduler ([`crate::schedule::share`]); 0: it has none.
+    pub number: AtomicU32,
+    /// Its weight as it was set.
+    pub shares: SpinLock<Shares>,
+}
+
 /// A group.
 pub struct Group {
     this: Weak<Group>,
@@ -137,6 +164,10 @@ pub struct Group {
     pub events: Changes,
     /// Of `pids.events`.
     pub pids_events: Changes,
+    /// What the controller `memory` has of it.
+    pub memory: Memory,
+    /// What the controller `cpu` has of it.
+    pub cpu: Cpu,
     /// How often a process or thread was refused for want of `pids.max`.
     pub pids_refused: AtomicUsize,
     /// Nanoseconds that former members have run here, and those of removed groups below.
@@ -207,6 +238,8 @@ impl Group {
             attributes: SpinLock::new(BTreeMap::from([(0, own)])),
             events: Changes::default(),
             pids_events: Changes::default(),
+            memory: Memory::default(),
+            cpu: Cpu::default(),
             pids_refused: AtomicUsize::new(0),
             spent: SpinLock::new(Spent::default()),
             told: SpinLock::new(Spent::default()),
@@ -423,6 +456,13 @@ impl Group {
             Some(parent) => parent.settings().given,
             None => Controllers::ALL,
         }
+    }
+
+    /// The account that its members charge: its own, or that of the nearest group around it that
+    /// has one; 0: none.
+    pub fn charged(&self) -> u32 {
+        let accounts = self.levels().map(|level| level.memory.account.load(Ordering::SeqCst));
+        accounts.into_iter().find(|&account| account != 0).unwrap_or(0)
     }
 
     /// What the rules of [`domain`] ask.

@@ -11,6 +11,9 @@
 //! | [`list`] | the members of a group as processes |
 //! | [`freezer`] | freezing groups, and the rest of their members |
 //! | [`follow`] | starts and ends of members |
+//! | [`memory`] | whom processes charge their memory, and which of them end at a limit |
+//! | [`cpu`] | whose processor time threads share, and their rest when it is spent |
+//! | [`accounts`] | what controllers keep of a group, as a whole |
 //! | [`moves`] | moving a process to another group; ending all of a group |
 //!
 //! `fs::cgroup` shows the tree as files. The rules without a tree are in the crate
@@ -48,6 +51,8 @@
 //!
 //! [`Process::marks`]: super::record::Process::is_grouped
 
+pub mod accounts;
+pub mod cpu;
 pub mod events;
 pub mod follow;
 pub mod freezer;
@@ -55,6 +60,7 @@ mod frost;
 pub mod group;
 pub mod list;
 pub mod member;
+pub mod memory;
 pub mod moves;
 pub mod namespace;
 pub mod rest;

@@ -8,6 +8,7 @@ use hayate_abi::signal::{SI_USER, SIGKILL, Siginfo};
 use hayate_abi::{Errno, Result};
 use hayate_cgroup_rules::domain;
 
+use super::accounts;
 use super::freezer::{look_again, tell_notice};
 use super::group::{Group, Lock, News};
 use super::list::each_member;
@@ -74,6 +75,7 @@ pub fn join(process: &Arc<Process>, to: &Arc<Group>, _: &Lock) {
     drop(place);
     drop(threads);
     drop(old);
+    accounts::settle(process);
     look_again(process);
     left.into_iter().chain(entered).for_each(News::tell);
 }

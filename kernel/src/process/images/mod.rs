@@ -470,6 +470,9 @@ pub fn reach_horizon(
     if has_been_supervisor(thread) {
         return abandon(thread, recording, "it was in supervisor mode");
     }
+    if thread.space().is_some_and(|space| space.stays_out()) {
+        return abandon(thread, recording, "it came to a control group whose memory is counted");
+    }
     if let Some(own) = recording.own.iter().find(|own| own.file != OwnFile::File) {
         // It cannot be opened anew: the next recording ends before it is opened.
         recording.entry.end_at(own.calls);

@@ -307,7 +307,9 @@ fn check(thread: &Thread, space: &Space) -> Result<()> {
         && !seccomp::is_filtered(thread)
         && !thread.gets_nothing_kept()
         && !process.keeps_mode.load(Ordering::Relaxed)
-        && !space.was_supervisor();
+        && !space.was_supervisor()
+        // It was traced, or control groups were charged for its pages.
+        && !space.stays_out();
     if !is_plain {
         return Err(Errno::EPERM);
     }
