@@ -217,14 +217,14 @@ fn counts_are_sums_whatever_happens() {
                     }
                 }
             }
-            for at in 0..GROUPS {
+            for (at, account) in tree.iter().enumerate() {
                 let is_within = |group: usize| {
                     core::iter::successors(Some(group), |group| parents[*group])
                         .any(|group| group == at)
                 };
                 let sum: usize =
                     (0..GROUPS).filter(|group| is_within(*group)).map(|group| held[group]).sum();
-                assert_eq!(tree[at].count(), sum);
+                assert_eq!(account.count(), sum);
             }
         }
     }
