@@ -6,7 +6,8 @@
 use crate::failure::{FAULT, Failure};
 use crate::paths;
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde_json::{Value, json};
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{ErrorKind, Write};
@@ -32,15 +33,20 @@ pub struct Process {
 impl Process {
     /// Returns the process with this number, if there is one that has not ended.
     pub fn of(pid: i32) -> Option<Process> {
+        // Its parent may be slow to learn of its end.
+        Process::seen(pid).filter(|(_, state)| !matches!(state, 'Z' | 'X')).map(|(known, _)| known)
+    }
+
+    /// Returns the process with this number and its state, for which nobody need have waited.
+    fn seen(pid: i32) -> Option<(Process, char)> {
         let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         // The name in parentheses may contain anything. What follows begins with field 3, and the
         // start time is field 22 (proc_pid_stat(5)).
         let (_, rest) = text.rsplit_once(')')?;
         let mut fields = rest.split_ascii_whitespace();
-        // Its parent may be slow to learn of its end.
-        fields.next().filter(|state| !["Z", "X"].contains(state))?;
+        let state = fields.next()?.chars().next()?;
         let start = fields.nth(18)?.parse().ok()?;
-        Some(Process { pid, start })
+        Some((Process { pid, start }, state))
     }
 
     /// Whether it is still there.
@@ -55,6 +61,21 @@ impl Process {
         {
             let _ = kill_process(pid, signal);
         }
+    }
+
+    /// Kills it and waits until it is gone, ten seconds at most, so that its locks and its files
+    /// are free. Its first thread may be a zombie while others still hold them: the descriptor
+    /// becomes readable when the last one has ended (pidfd_open(2)).
+    fn kill(self) {
+        let Some(pid) = Pid::from_raw(self.pid) else { return };
+        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+        // Asked for when the descriptor is there, so that both are of one process.
+        if Process::seen(self.pid).is_none_or(|(known, _)| known != self) {
+            return;
+        }
+        let _ = pidfd_send_signal(&handle, Signal::KILL);
+        let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
+        let _ = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&limit));
     }
 
     fn value(self) -> Value {
@@ -304,8 +325,8 @@ impl Machine {
         write().with_context(|| format!("cannot write the state of the machine {}", self.name))
     }
 
-    /// Clears up after a supervisor that ended without doing so: no socket stays, and no QEMU. The
-    /// caller holds the lock of all machines.
+    /// Clears up after a supervisor that ended without doing so: no socket stays, and no QEMU, which
+    /// would still have the disks. The caller holds the lock of all machines.
     fn settle(&self) -> Result<()> {
         if self.runs() {
             return Ok(());
@@ -316,7 +337,7 @@ impl Machine {
             Some(state) if state.ended.is_some() => Ok(()),
             Some(state) => {
                 if let Some(qemu) = state.qemu {
-                    qemu.signal(Signal::KILL);
+                    qemu.kill();
                 }
                 // Nobody was told of a machine that was never ready.
                 if !state.ready {
@@ -456,6 +477,29 @@ mod tests {
         assert_eq!([&first.machine.name, &second.machine.name], ["m1", "m2"]);
         std::fs::remove_dir_all(&second.machine.folder).unwrap();
         assert!(!second.is_there());
+    }
+
+    /// When `kill` returns, the process has no files: the lock that it had is free.
+    #[test]
+    fn a_killed_process_has_let_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        for _ in 0..20 {
+            let lock = File::create(&path).unwrap();
+            lock.lock().unwrap();
+            let mut child =
+                std::process::Command::new("sleep").arg("60").stdin(lock).spawn().unwrap();
+            let known = Process::of(child.id().cast_signed()).unwrap();
+            Process { start: known.start + 1, ..known }.kill();
+            assert!(known.is_alive(), "another one was killed");
+            known.kill();
+            assert!(!known.is_alive());
+            File::open(&path).unwrap().try_lock().unwrap();
+            // Nobody waited for it, and it is not killed twice.
+            known.kill();
+            child.wait().unwrap();
+            known.kill();
+        }
     }
 
     /// A supervisor that was killed leaves a socket and a state that says it runs.
