@@ -51,7 +51,7 @@ pub(crate) use allocator::{adopt, allocate_kernel, give_run, give_zeroed, init};
 pub use block::Block;
 pub(crate) use bytes::{copy_numbered, direct, physical, zero as zero_numbered};
 pub use frame::Frame;
-pub(crate) use info::{FrameInfo, extend, info};
+pub(crate) use info::{FrameInfo, Given, extend, info};
 pub use info::{in_units, untold};
 pub use lent::{LENT, Lent};
 pub use run::{RUN, Run};

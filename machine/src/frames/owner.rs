@@ -60,7 +60,7 @@ pub(super) fn give(number: u32) {
 /// Gives up a reference to a frame that is charged; returns whether it was the last one.
 #[cold]
 #[inline(never)]
-pub(super) fn release(info: &FrameInfo) -> bool {
+pub(crate) fn release(info: &FrameInfo) -> bool {
     if info.drop_ref(AcqRel) != 1 {
         return false;
     }

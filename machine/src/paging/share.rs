@@ -21,9 +21,8 @@ use super::large;
 use super::run::Run;
 use super::table::{ENTRIES, Table, index};
 use super::usage::Usage;
-use crate::frames::{Frame, owner};
+use crate::frames::{Frame, Given, owner};
 use crate::layout::USER_END;
-use core::sync::atomic::Ordering::AcqRel;
 
 /// Adds the references that a copy of `entry` in a table of `level` holds.
 pub(super) fn count_up(entry: TableEntry, level: u8) {
@@ -84,68 +83,112 @@ fn discount(table: Table, level: u8, usage: &Usage) {
     usage.add_tables(u64::MAX);
 }
 
-/// Takes a reference to a table of `level` away that others hold or that is charged to somebody.
-/// Returns whether the table is the caller's to free.
-fn becomes_free(table: Table, level: u8, usage: &mut Option<&Usage>) -> bool {
-    if table.references() > 1 {
-        // Other spaces hold the table (and do not change it meanwhile): subtract its pages from our
-        // counts first.
-        if let Some(usage) = usage.take() {
-            discount(table, level, usage);
-        }
-        if table.info().drop_ref(AcqRel) > 1 {
-            return false;
-        }
-        // The other spaces gave it up meanwhile, so this space has to free it after all.
-        table.info().add_ref();
-    }
-    owner::gone(table.info());
-    true
-}
-
 /// Gives up one entry's reference to a table of `level`, and with the last reference everything
 /// below it. If `usage` is given, the entries that go are subtracted from its counts.
 ///
+/// Most tables of a process that ends are shared, and need no more than what stands here.
+///
 /// # Safety
 /// The entry that held the reference must be gone, from the TLBs as well.
+#[inline]
 pub(super) unsafe fn release_table(number: u32, level: u8, mut usage: Option<&Usage>) {
     let table = Table(number);
-    if !table.info().is_plain() && !becomes_free(table, level, &mut usage) {
-        return;
+    if let Some(counts) = usage
+        && table.references() > 1
+    {
+        // Other spaces hold the table, and do not change it meanwhile. If they give it up before
+        // this one does, this one frees it after all, and nothing is left to subtract.
+        discount(table, level, counts);
+        usage = None;
     }
+    let last = match table.info().give_up() {
+        Given::Shared => false,
+        Given::Last => true,
+        Given::Charged => owner::release(table.info()),
+    };
+    if last {
+        // SAFETY: the entry is gone, and the last reference has just been given up.
+        unsafe { release_last(table, level, usage) };
+    }
+}
+
+/// Gives up a table that nothing leads to any more, and everything below it.
+///
+/// # Safety
+/// The caller has given up the last reference to it; no TLB has an entry that led to it.
+#[inline(never)]
+unsafe fn release_last(table: Table, level: u8, usage: Option<&Usage>) {
+    // SAFETY: as the caller guarantees.
+    unsafe {
+        if level == 0 {
+            release_pages(table, usage);
+        } else {
+            release_below(table, level - 1, usage);
+        }
+    }
+    if let Some(usage) = usage {
+        usage.add_tables(u64::MAX);
+    }
+    table.give_back();
+}
+
+/// Empties a table of pages, and gives up the references of its entries.
+///
+/// # Safety
+/// As for [`release_last`].
+#[inline]
+unsafe fn release_pages(table: Table, usage: Option<&Usage>) {
     let mut run = Run::default();
     let mut in_place = 0;
     table.empty(|entry| {
-        if level == 0 {
-            if entry.has(TableEntry::UNCOUNTED) {
-                in_place += 1;
-                return;
-            }
-            if let Some(usage) = usage {
-                usage.remove(entry.kind(), 1);
-            }
-            if entry.kind() != PageKind::Zero {
-                // SAFETY: the entry's own reference, and the entry is gone.
-                run.give(unsafe { Frame::from_number(entry.number()) });
-            }
-        } else if entry.has(TableEntry::LARGE) {
-            if let Some(usage) = usage {
-                usage.remove(entry.kind(), u64::from(large::FRAMES));
-            }
-            if entry.is_counted() {
-                // SAFETY: as above.
-                unsafe { large::release(entry.number()) };
-            }
-        } else {
-            // SAFETY: as above; a table below has its own reference count.
-            unsafe { release_table(entry.number(), level - 1, usage) };
+        if entry.has(TableEntry::UNCOUNTED) {
+            in_place += 1;
+            return;
+        }
+        if let Some(usage) = usage {
+            usage.remove(entry.kind(), 1);
+        }
+        if entry.kind() != PageKind::Zero {
+            // SAFETY: the entry's own reference, and the entry is gone.
+            run.give(unsafe { Frame::from_number(entry.number()) });
         }
     });
     if let Some(usage) = usage {
         usage.remove(PageKind::File, in_place);
-        usage.add_tables(u64::MAX);
     }
-    table.give_back();
+}
+
+/// Empties a table that leads to tables of `level` or to large pages, and gives them up.
+///
+/// # Safety
+/// As for [`release_last`].
+#[inline]
+unsafe fn release_below(table: Table, level: u8, usage: Option<&Usage>) {
+    table.empty(|entry| {
+        // SAFETY: the entry is gone, and had a reference to what it led to.
+        unsafe {
+            if entry.has(TableEntry::LARGE) {
+                release_large(entry, usage);
+            } else {
+                release_table(entry.number(), level, usage);
+            }
+        }
+    });
+}
+
+/// Gives up a large page. A function of its own, so that the loop above stays small.
+///
+/// # Safety
+/// The entry must be gone, from the TLBs as well.
+#[inline(never)]
+unsafe fn release_large(entry: TableEntry, usage: Option<&Usage>) {
+    if let Some(usage) = usage {
+        usage.remove(entry.kind(), u64::from(large::FRAMES));
+    }
+    if entry.is_counted() {
+        // SAFETY: the entry's own reference.
+        unsafe { large::release(entry.number()) };
+    }
 }
 
 /// Shares everything of the program's half between `from` and the empty root `to`, in as many steps
