@@ -93,7 +93,7 @@ fn the_last_reference_tells_the_owner() {
         },
     });
     let before = frames::counts().free;
-    let frame = Frame::allocate().unwrap();
+    let mut frame = Frame::allocate().unwrap();
     assert_eq!(frame.owner(), 0);
     assert!(frame.belong(7) && !frame.belong(8));
     let other = frame.clone();
@@ -104,14 +104,14 @@ fn the_last_reference_tells_the_owner() {
     drop(other);
     assert_eq!(TOLD.load(Relaxed), 7);
     // Shared frames are not given to an owner, and the next holder has none.
-    let frame = Frame::allocate().unwrap();
+    let mut frame = Frame::allocate().unwrap();
     assert_eq!(frame.owner(), 0);
     let other = frame.clone();
     assert!(!frame.belong(9));
     drop((frame, other));
     assert_eq!(TOLD.load(Relaxed), 7);
     let block = Block::allocate(8).unwrap();
-    block.into_frames(|frame| assert!(frame.owner() == 0 && frame.belong(1)));
+    block.into_frames(|mut frame| assert!(frame.owner() == 0 && frame.belong(1)));
     assert_eq!((TOLD.load(Relaxed), frames::counts().free), (15, before));
 }
 

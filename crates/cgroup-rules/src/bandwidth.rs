@@ -15,14 +15,14 @@ const LONGEST_PERIOD: u64 = 1_000_000_000;
 /// `max_cfs_runtime`.
 const LARGEST: u64 = ((1 << 44) - 1) * MICROSECOND;
 
-/// What a group is allowed, in nanoseconds.
+/// The processor time that a group is allowed, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Of processor time in a period; [`NO_QUOTA`]: all.
     pub quota: u64,
     /// The period.
     pub period: u64,
-    /// What may be saved for later periods.
+    /// How much may be saved for later periods.
     pub burst: u64,
 }
 
@@ -86,7 +86,7 @@ impl Limit {
     }
 }
 
-/// What happened to a group, as `cpu.stat` tells it.
+/// The events of a group, as `cpu.stat` tells them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// Periods in which it ran or was held back.
@@ -105,9 +105,9 @@ pub struct Told {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bandwidth {
     limit: Limit,
-    /// What it may still use; negative: its debt.
+    /// How much it may still use; negative: its debt.
     left: i64,
-    /// What it was allowed when the period began.
+    /// How much it was allowed when the period began.
     allowed: i64,
     /// When the period ends.
     ends: u64,
@@ -129,12 +129,12 @@ impl Bandwidth {
         }
     }
 
-    /// What it is allowed.
+    /// The time that it is allowed.
     pub fn limit(&self) -> Limit {
         self.limit
     }
 
-    /// What happened to it.
+    /// Its events.
     pub fn told(&self) -> Told {
         self.told
     }

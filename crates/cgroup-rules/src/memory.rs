@@ -1,4 +1,4 @@
-//! What is charged for memory to a group and to all groups around it, without a lock
+//! The memory that is charged to a group and to all groups around it, counted without a lock
 //! (mm/page_counter.c and mm/memcontrol.c of Linux 6.1).
 //!
 //! An [`Account`] has the pages of a group and of all below it, its limits, and its events. A

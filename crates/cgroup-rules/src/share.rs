@@ -57,12 +57,12 @@ impl Shares {
         self.is_idle
     }
 
-    /// What `cpu.weight` shows.
+    /// The number that `cpu.weight` shows.
     pub fn shown(self) -> u64 {
         (u64::from(self.weight) * USUAL + u64::from(UNIT) / 2) / u64::from(UNIT)
     }
 
-    /// What is written to `cpu.weight`. `None`: no such weight (`ERANGE`).
+    /// The shares that a write to `cpu.weight` asks for. `None`: no such weight (`ERANGE`).
     pub fn of_weight(weight: u64) -> Option<Shares> {
         let is_one = WEIGHTS.contains(&weight);
         is_one.then(|| Shares::of((weight * u64::from(UNIT) + USUAL / 2) / USUAL))
@@ -74,14 +74,14 @@ impl Shares {
         weights.get(place).map(|&weight| Shares::of(weight.into()))
     }
 
-    /// What `cpu.weight.nice` shows: the nice value that comes nearest.
+    /// The nice value that comes nearest, as `cpu.weight.nice` shows it.
     pub fn nice(self, weights: &[u32; 40]) -> i64 {
         let distance = |&(_, &weight): &(usize, &u32)| weight.abs_diff(self.weight);
         // Of two that are equally near the first, as in Linux.
         weights.iter().enumerate().min_by_key(distance).map_or(0, |(place, _)| place as i64 - 20)
     }
 
-    /// What is written to `cpu.idle`.
+    /// The shares that a write to `cpu.idle` asks for.
     pub fn idle(is_idle: bool) -> Shares {
         if is_idle { Shares { weight: IDLE, is_idle } } else { Shares::USUAL }
     }

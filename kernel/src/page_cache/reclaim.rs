@@ -61,7 +61,7 @@ impl reclaim::Cache for Files {
         let may = |frame: &Frame| frame.owner() != 0 && meant(frame.owner());
         let mut freed = clean_pages(most, may);
         for _ in 0..ROUNDS {
-            // What is changed has to be written first.
+            // Changed pages have to be written first.
             if freed != 0 || !write_back::wait_for_some() {
                 break;
             }

@@ -26,7 +26,8 @@
 //! | [`signal`]: `send`, `stopping` | sending signals, stopping |
 //! | [`timer`], [`cpu_time`], [`scheduled`] | timers, those on processor time, ticks and switches |
 //! | [`seccomp`]: `judge`, `listener`, `install` | what filters do to a call, who is asked, giving filters |
-//! | [`cgroup`]: `rest`, `list`, `freezer`, `memory`, `follow`, `moves` | what happens to members of control groups |
+//! | [`cgroup`]: `rest`, `freezer`, `memory`, `cpu` | members of control groups: rest, limits |
+//! | [`cgroup`]: `list`, `accounts`, `follow`, `moves` | as a whole, starts and ends, moves |
 //! | [`signal`]: `take`, `frame`, [`signalfd`](signal::signalfd) | taking signals |
 //! | [`job_control`], [`family`], [`wait`] | groups and terminals, parents and children, waiting |
 //! | [`futex`], [`dump`], [`victim`] | waiting for a word in memory, core files, the end for memory |

@@ -26,6 +26,7 @@
 mod caches;
 pub mod charge;
 pub mod growth;
+pub mod numbered;
 #[cfg(debug_assertions)]
 pub mod refusal;
 

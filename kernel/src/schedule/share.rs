@@ -21,8 +21,6 @@
 //! Locks: the lock of a group's account is a leaf, taken with interrupts off and under a run
 //! queue's lock. Groups come and go under [`CHANGES`].
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
@@ -30,7 +28,7 @@ use hayate_abi::{Errno, Result};
 use hayate_cgroup_rules::bandwidth::{Bandwidth, Limit, NO_QUOTA, Told};
 use hayate_cgroup_rules::share::{self, Competitor, FINE, Shares, Tree};
 use hayate_machine::cpu;
-use hayate_machine::sync::{Once, SpinLock};
+use hayate_machine::sync::SpinLock;
 use hayate_machine::time;
 use hayate_machine::trap::{self, attention};
 
@@ -38,16 +36,13 @@ use super::execution::Execution;
 use super::policy::FAIR_RANK;
 use super::run_queue::{QUEUE, RunQueue};
 use super::weight::{UNIT, weight};
+use crate::reclaim::numbered::Numbered;
 
 /// The bit of an execution's weight that says that it is in a group. The others are in parts of
 /// [`FINE`] then.
 pub(super) const GROUPED: u32 = 1 << 31;
 /// Where the group is in [`Execution::own`].
 const GROUP_AT: u32 = 48;
-/// One past the largest number of a group.
-const END: u32 = 1 << 16;
-/// Groups that are made at a time.
-const CHUNK: u32 = 64;
 /// How many that wait are looked at to find out a weight.
 const MOST: usize = 64;
 
@@ -63,15 +58,13 @@ struct Group {
     account: SpinLock<Bandwidth>,
 }
 
-static CHUNKS: [Once<Box<[Group]>>; (END / CHUNK) as usize] =
-    [const { Once::new() }; (END / CHUNK) as usize];
+/// As many as the bits of [`Execution::group`] name.
+type Table = Numbered<Group, 1024>;
+static GROUPS: Table = Table::new();
 static CHANGES: SpinLock<()> = SpinLock::new(());
 
 fn group(number: u32) -> Option<&'static Group> {
-    if number == 0 {
-        return None;
-    }
-    CHUNKS.get((number / CHUNK) as usize)?.get()?.get((number % CHUNK) as usize)
+    if number == 0 { None } else { GROUPS.get(number) }
 }
 
 /// A group and those around it.
@@ -98,15 +91,8 @@ fn fresh() -> Group {
 pub fn open(around: u32) -> Result<u32> {
     let _lock = CHANGES.lock();
     let is_free = |&number: &u32| group(number).is_none_or(|one| !one.is_taken.load(Relaxed));
-    let number = (1..END).find(is_free).ok_or(Errno::ENOMEM)?;
-    let chunk = CHUNKS.get((number / CHUNK) as usize).ok_or(Errno::ENOMEM)?;
-    if chunk.get().is_none() {
-        let mut groups = Vec::new();
-        groups.try_reserve_exact(CHUNK as usize).map_err(|_| Errno::ENOMEM)?;
-        groups.extend((0..CHUNK).map(|_| fresh()));
-        chunk.call_once(|| groups.into_boxed_slice());
-    }
-    let own = group(number).ok_or(Errno::ENOMEM)?;
+    let number = (1..Table::END).find(is_free).ok_or(Errno::ENOMEM)?;
+    let own = GROUPS.make(number, fresh)?;
     own.is_taken.store(true, Relaxed);
     own.around.store(around, Relaxed);
     own.weight.store(UNIT, Relaxed);
@@ -148,7 +134,7 @@ pub fn change_limit(number: u32, change: impl FnOnce(Limit) -> Option<Limit>) ->
     Ok(())
 }
 
-/// What happened to a group.
+/// The events of a group.
 pub fn told(number: u32) -> Told {
     let Some(own) = group(number) else { return Told::default() };
     let mut account = own.account.lock();

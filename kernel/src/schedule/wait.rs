@@ -109,6 +109,31 @@ impl WaitQueue {
         self.wait_until(deadline, true, condition)
     }
 
+    /// Like [`wait_interruptible`](Self::wait_interruptible), but an interruption only makes it ask
+    /// `condition` again, and is kept for afterwards. `None`: the deadline has come.
+    pub fn wait_through<T>(
+        &self,
+        deadline: Option<u64>,
+        mut condition: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let me = current();
+        let mut interrupted = false;
+        let found = loop {
+            match self.wait_interruptible(deadline, &mut condition) {
+                Ok(value) => break Some(value),
+                Err(Woken::TimedOut) => break None,
+                Err(Woken::Interrupted) => {
+                    interrupted = true;
+                    me.clear_interrupt();
+                }
+            }
+        };
+        if interrupted {
+            me.interrupt();
+        }
+        found
+    }
+
     fn wait_until<T>(
         &self,
         deadline: Option<u64>,

@@ -75,8 +75,8 @@ impl Frame {
 
     /// Notes that the frame is charged to `owner`, which is not 0, until its last reference is
     /// dropped ([`owner`]). Returns false, and notes nothing, if somebody else refers to the frame
-    /// or it is charged already.
-    pub fn belong(&self, owner: u32) -> bool {
+    /// or it is charged already. It is exclusive, so that nobody makes another reference meanwhile.
+    pub fn belong(&mut self, owner: u32) -> bool {
         let is_free = self.info().is_plain();
         if is_free {
             self.info().charge_to(owner);

@@ -97,7 +97,7 @@ fn set_idle(open: &Opening, text: &[u8]) -> Result<()> {
     open.group.cpu.change_shares(|old| Ok(change(old)))
 }
 
-/// What the controller adds to `cpu.stat` (`cpu_extra_stat_show`).
+/// The lines that the controller adds to `cpu.stat` (`cpu_extra_stat_show`).
 pub fn statistics(group: &Group, out: &mut Vec<u8>) -> Result<()> {
     let told = match group.cpu.number() {
         Some(number) => share::told(number),

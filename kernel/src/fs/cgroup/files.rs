@@ -201,13 +201,16 @@ fn give(open: &Opening, text: &[u8]) -> Result<()> {
     })?;
     own.as_domain().may_give(change.enable, own.domains_around()).map_err(moves::error)?;
     let new = given.with(change.enable).without(change.disable);
-    accounts::give(&own, change.enable, &lock)?;
+    let changed = change.enable.with(change.disable);
+    let children = accounts::children(&own, changed, &lock)?;
+    children.give(change.enable, &lock)?;
     own.set(&lock, |settings| settings.given = new);
     own.try_each_child(&lock, |child| {
-        begin_anew(child, change.enable.with(change.disable), &open.credentials);
+        begin_anew(child, changed, &open.credentials);
         Ok(())
     })?;
-    accounts::take(&own, change.disable, &lock)
+    children.take(change.disable, &lock);
+    Ok(())
 }
 
 /// A controller is new in a group, or not there any more: without limits and events, and its files

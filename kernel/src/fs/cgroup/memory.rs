@@ -106,7 +106,7 @@ fn protect(open: &Opening, bound: Bound, text: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// What is beyond is reclaimed at once as far as it can be (`memory_high_write`).
+/// Reclaims the pages beyond it at once, as far as possible (`memory_high_write`).
 fn set_high(open: &Opening, text: &[u8]) -> Result<()> {
     let pages = pages(text)?;
     own(&open.group)?.set_bound(Bound::High, pages);
@@ -166,7 +166,7 @@ fn events(group: &Group, here: bool, out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// What is counted; of the root, what is known of the machine.
+/// Writes the counts of a group; for the root those of the machine.
 fn statistics(group: &Group, out: &mut Vec<u8>) -> Result<()> {
     let mut put = |name: &str, pages: u64| line(out, format_args!("{name} {}", pages * PAGE));
     if group.is_root() {

@@ -47,54 +47,62 @@ pub fn settle(process: &Process) {
     cpu::settle(process);
 }
 
-/// Lets all that live in a group and below it do so. `ENOMEM`.
-fn settle_all(group: &Group, lock: &Lock) -> Result<()> {
-    for below in group.subtree(lock)? {
-        each_member(&below, |process| settle(process));
-    }
-    Ok(())
-}
+/// The children of a group, each with all that is below it: the child itself is the first.
+pub struct Children(Vec<Vec<Arc<Group>>>);
 
-/// The children of a group that has begun to give `controllers` have what these keep, and what
-/// lives there takes part in it from now on.
+/// The children of a group, found before `controllers` are given to them or taken from them, so that
+/// the latter cannot fail.
 ///
 /// # Errors
-/// `ENOMEM`; then none has.
-pub fn give(own: &Group, controllers: Controllers, lock: &Lock) -> Result<()> {
-    if controllers.both(KEEPING).is_none() {
-        return Ok(());
+/// `ENOMEM`.
+pub fn children(own: &Group, controllers: Controllers, lock: &Lock) -> Result<Children> {
+    let mut direct = Vec::new();
+    if !controllers.both(KEEPING).is_none() {
+        own.try_each_child(lock, |child| {
+            growth::push(&mut direct, child.arc().ok_or(Errno::ENOENT)?)
+        })?;
     }
-    let given = children(own, lock)?.iter().try_for_each(|child| {
-        begin(child, controllers, lock)?;
-        settle_all(child, lock)
-    });
-    given.inspect_err(|_| {
-        // What settled here settles again without memory: it is in the lists of these groups.
-        let _ = take(own, controllers, lock);
-    })
+    let mut all = Vec::new();
+    for child in direct {
+        growth::push(&mut all, child.subtree(lock)?)?;
+    }
+    Ok(Children(all))
 }
 
-/// They have nothing of it any more, and what lives there takes part in that of the group around
-/// them. `ENOMEM`: some may charge the old ones for a while.
-pub fn take(own: &Group, controllers: Controllers, lock: &Lock) -> Result<()> {
-    if controllers.both(KEEPING).is_none() {
-        return Ok(());
+impl Children {
+    /// Those to which `controllers` are given have what these keep, and what lives there takes part
+    /// in it from now on.
+    ///
+    /// # Errors
+    /// `ENOMEM`; then none has.
+    pub fn give(&self, controllers: Controllers, lock: &Lock) -> Result<()> {
+        let given = self.0.iter().try_for_each(|below| {
+            below.first().map_or(Ok(()), |child| begin(child, controllers, lock))?;
+            settle_all(below);
+            Ok(())
+        });
+        given.inspect_err(|_| self.take(controllers, lock))
     }
-    for child in children(own, lock)? {
-        if controllers.has(Controllers::MEMORY) {
-            memory::end(&child, lock);
+
+    /// They have nothing of it any more, and what lives there takes part in that of the group around
+    /// them.
+    pub fn take(&self, controllers: Controllers, lock: &Lock) {
+        for below in &self.0 {
+            let Some(child) = below.first() else { continue };
+            if controllers.has(Controllers::MEMORY) {
+                memory::end(child, lock);
+            }
+            let of_cpu = controllers.has(Controllers::CPU);
+            let number = if of_cpu { cpu::end(child, lock) } else { 0 };
+            settle_all(below);
+            cpu::close(number);
         }
-        let number = if controllers.has(Controllers::CPU) { cpu::end(&child, lock) } else { 0 };
-        settle_all(&child, lock)?;
-        cpu::close(number);
     }
-    Ok(())
 }
 
-fn children(own: &Group, lock: &Lock) -> Result<Vec<Arc<Group>>> {
-    let mut children = Vec::new();
-    own.try_each_child(lock, |child| {
-        growth::push(&mut children, child.arc().ok_or(Errno::ENOENT)?)
-    })?;
-    Ok(children)
+/// Lets all that live in groups take part in what these have.
+fn settle_all(groups: &[Arc<Group>]) {
+    for group in groups {
+        each_member(group, |process| settle(process));
+    }
 }

@@ -20,8 +20,8 @@ use super::rest::Rest;
 use crate::process::record::Process;
 use crate::process::thread::{Thread, try_current};
 use crate::schedule;
+use crate::schedule::WaitQueue;
 use crate::schedule::share;
-use crate::schedule::{WaitQueue, Woken};
 
 /// Where threads rest. One queue for all: a superfluous wake-up does no harm.
 static RESTING: WaitQueue = WaitQueue::new();
@@ -62,6 +62,7 @@ fn of(process: &Process) -> u32 {
 /// locks.
 #[cold]
 pub fn settle(process: &Process) {
+    let mut has_moved = false;
     loop {
         let number = of(process);
         process.for_each_thread(|thread| {
@@ -69,14 +70,17 @@ pub fn settle(process: &Process) {
                 && execution.group() != number
             {
                 execution.set_group(number);
+                has_moved = true;
             }
         });
         if of(process) == number {
             break;
         }
     }
-    // It may rest for a group that it has left.
-    wake();
+    if has_moved {
+        // It may rest for the group that it has left.
+        wake();
+    }
 }
 
 /// Gives a group one of the scheduler's.
@@ -132,7 +136,6 @@ pub fn rest() {
 fn rest_as(thread: &Thread, me: &schedule::Execution) {
     let process = &thread.process;
     let mut rest = Rest::of(process);
-    let mut interrupted = false;
     while let Some(until) = share::rests_until(me.group()).filter(|_| !process.is_exiting()) {
         let group = me.group();
         let goes_on = || {
@@ -142,12 +145,6 @@ fn rest_as(thread: &Thread, me: &schedule::Execution) {
                 || share::rests_until(group).is_none_or(|now| now < until);
             is_over.then_some(())
         };
-        if RESTING.wait_interruptible(Some(until), goes_on) == Err(Woken::Interrupted) {
-            interrupted = true;
-            me.clear_interrupt();
-        }
-    }
-    if interrupted {
-        me.interrupt();
+        RESTING.wait_through(Some(until), goes_on);
     }
 }

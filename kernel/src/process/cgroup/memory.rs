@@ -173,18 +173,10 @@ fn wait_for_kill() -> Option<bool> {
     if !KILLING.load(Ordering::Acquire) {
         return None;
     }
-    let me = schedule::current();
-    let mut interrupted = false;
     // It may be this process that is killed, and its memory that is waited for: then it goes on to
     // its end. No other signal ends the wait, which is a few seconds at most.
     let is_over = || (!KILLING.load(Ordering::Acquire) || is_ending()).then_some(());
-    while WAITING.wait_interruptible(None, is_over).is_err() {
-        interrupted = true;
-        me.clear_interrupt();
-    }
-    if interrupted {
-        me.interrupt();
-    }
+    WAITING.wait_through(None, is_over);
     Some(!is_ending())
 }
 

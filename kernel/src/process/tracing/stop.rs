@@ -103,24 +103,15 @@ fn stop(tracee: &Arc<Tracee>, regs: &mut UserRegs, halt: Halt) -> u32 {
 
 /// Sleeps until the stop is over.
 fn sleep(tracee: &Tracee, dying: bool) {
-    let me = schedule::current();
-    let mut interrupted = false;
     let mut rest = Rest::of(tracee.thread.process());
-    let mut is_over = || {
+    tracee.resumed.wait_through(None, || {
         rest.note();
         let over = {
             let state = tracee.state.lock();
             !state.is_stopped() || !state.linked || state.killed
         };
         (over || !dying && must_end(&tracee.thread)).then_some(())
-    };
-    while tracee.resumed.wait_interruptible(None, &mut is_over).is_err() {
-        interrupted = true;
-        me.clear_interrupt();
-    }
-    if interrupted {
-        me.interrupt();
-    }
+    });
 }
 
 /// Takes what the tracer has left. Returns the signal with which the thread goes on.

@@ -110,8 +110,8 @@ fn gone(number: u32) {
 /// Charges a frame, to which nobody else refers, to an account; 0: nobody. `None`: a limit does not
 /// allow it. Any lock may be held.
 #[inline(always)]
-pub fn frame(owner: u32, what: Use, frame: Frame) -> Option<Frame> {
-    if owner != 0 && !charge(owner, what, &frame) {
+pub fn frame(owner: u32, what: Use, mut frame: Frame) -> Option<Frame> {
+    if owner != 0 && !charge(owner, what, &mut frame) {
         return None;
     }
     Some(frame)
@@ -128,7 +128,7 @@ pub fn spare_frame(owner: u32, what: Use, new: Frame) -> Option<Frame> {
 
 #[cold]
 #[inline(never)]
-fn charge(owner: u32, what: Use, frame: &Frame) -> bool {
+fn charge(owner: u32, what: Use, frame: &mut Frame) -> bool {
     let Some(number) = take(owner, what) else { return false };
     if number != 0 && !frame.belong(number) {
         gone(number);

@@ -4,21 +4,17 @@
 //! charged to it, nor to the accounts below it. It is closed in between, so that a charge that is
 //! on its way to it finds out ([`hayate_cgroup_rules::memory`]).
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
-use hayate_abi::{Errno, Result};
+use hayate_abi::Result;
 use hayate_cgroup_rules::memory::{self, Account, Use};
-use machine::sync::{Once, SpinLock};
+use machine::sync::SpinLock;
+
+use crate::reclaim::numbered::Numbered;
 
 /// The bits of a number.
 pub const BITS: u32 = 16;
-/// One past the largest number.
-pub const END: u32 = 1 << BITS;
-/// Accounts that are made at a time.
-const CHUNK: u32 = 64;
 
 struct Record {
     account: Account,
@@ -31,8 +27,7 @@ struct Record {
     is_dying: AtomicBool,
 }
 
-static CHUNKS: [Once<Box<[Record]>>; (END / CHUNK) as usize] =
-    [const { Once::new() }; (END / CHUNK) as usize];
+static RECORDS: Numbered<Record, 1024> = Numbered::new();
 
 /// One past the largest number that was ever given, and who gives them.
 static LAST: AtomicU32 = AtomicU32::new(1);
@@ -50,7 +45,7 @@ pub fn end() -> u32 {
 }
 
 fn record(number: u32) -> Option<&'static Record> {
-    CHUNKS.get((number / CHUNK) as usize)?.get()?.get((number % CHUNK) as usize)
+    RECORDS.get(number)
 }
 
 /// The account with a number.
@@ -78,20 +73,6 @@ fn fresh() -> Record {
         is_taken: AtomicBool::new(false),
         is_dying: AtomicBool::new(false),
     }
-}
-
-/// Makes accounts up to `number` exist. `ENOMEM`.
-fn make(number: u32) -> Result<()> {
-    let chunk = CHUNKS.get((number / CHUNK) as usize).ok_or(Errno::ENOMEM)?;
-    if chunk.get().is_some() {
-        return Ok(());
-    }
-    let mut records = Vec::new();
-    // By itself: what `growth` does for want of memory may ask for an account.
-    records.try_reserve_exact(CHUNK as usize).map_err(|_| Errno::ENOMEM)?;
-    records.extend((0..CHUNK).map(|_| fresh()));
-    chunk.call_once(|| records.into_boxed_slice());
-    Ok(())
 }
 
 /// Lets accounts of removed groups to which nothing is charged serve others. The caller has the
@@ -123,8 +104,7 @@ pub fn open(parent: u32) -> Result<u32> {
     let is_free =
         |number: &u32| record(*number).is_some_and(|record| !record.is_taken.load(Relaxed));
     let number = (1..end()).find(is_free).unwrap_or(end());
-    make(number)?;
-    let record = record(number).ok_or(Errno::ENOMEM)?;
+    let record = RECORDS.make(number, fresh)?;
     record.is_taken.store(true, Relaxed);
     record.parent.store(parent, SeqCst);
     if let Some(around) = self::record(parent).filter(|_| parent != 0) {
@@ -151,7 +131,7 @@ pub(super) fn number(account: u32, what: Use) -> u32 {
 /// The account and the use in the number of a frame's owner.
 pub(super) fn parts(number: u32) -> (u32, Use) {
     let what = Use::ALL.get((number >> BITS) as usize).copied();
-    (number & (END - 1), what.unwrap_or(Use::Anonymous))
+    (number & ((1 << BITS) - 1), what.unwrap_or(Use::Anonymous))
 }
 
 /// Whether a frame is charged to a group or to one below it. `owner` is the frame's.
