@@ -46,7 +46,7 @@ use crate::net::config::{self, Network};
 use crate::vfs::context::FsContext;
 use crate::vfs::mount;
 use crate::vfs::mount::{Location, MountNamespace};
-use crate::vfs::mount_tree;
+use crate::vfs::mount_copy;
 use crate::vfs::users;
 use crate::vfs::users::{Count, Counted, Holdings, Limit};
 
@@ -166,7 +166,7 @@ impl Namespaces {
         let mut places = None;
         if flags & CLONE_NEWNS != 0 {
             let counted = count(maker, |user| &user.mount_namespaces, &MOST_MNT)?;
-            let copied = mount_tree::copy_namespace(&self.mounts, context, owner(), counted)?;
+            let copied = mount_copy::copy_namespace(&self.mounts, context, owner(), counted)?;
             new.mounts = copied.namespace;
             places = Some((copied.root, copied.working));
         }

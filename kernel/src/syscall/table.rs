@@ -80,7 +80,7 @@ syscalls! {
         95 umask(mask: Mode) [complete file::names::umask];
         161 chroot(path: Path) [complete file::mounts::chroot];
         155 pivot_root(new_root: Path, put_old: Path) [complete file::mounts::pivot_root];
-        165 mount(source: Pointer, target: Path, kind: Pointer, flags: Word, data: Pointer) [partial file::mounts::mount "mounts do not propagate"];
+        165 mount(source: Pointer, target: Path, kind: Pointer, flags: Word, data: Pointer) [complete file::mounts::mount];
         166 umount2(target: Path, flags: Flags) [complete file::mounts::umount2];
         428 open_tree(directory: Fd, path: Path, flags: Flags) [complete file::mount_trees::open_tree];
         429 move_mount(from_directory: Fd, from: Path, to_directory: Fd, to: Path, flags: Flags) [complete file::mount_trees::move_mount];
@@ -88,7 +88,7 @@ syscalls! {
         431 fsconfig(fd: Fd, command: Uint, key: Path, value: Pointer, auxiliary: Int) [partial file::mount_trees::fsconfig "unknown options are refused by FSCONFIG_CMD_CREATE and not before; ro makes one mount read-only"];
         432 fsmount(fd: Fd, flags: Flags, attributes: Flags) [complete file::mount_trees::fsmount];
         433 fspick(directory: Fd, path: Path, flags: Flags) [complete file::mount_trees::fspick];
-        442 mount_setattr(directory: Fd, path: Path, flags: Flags, attributes: Pointer, size: Size) [partial file::mount_trees::mount_setattr "no identifiers mapped: EINVAL; mounts do not propagate"];
+        442 mount_setattr(directory: Fd, path: Path, flags: Flags, attributes: Pointer, size: Size) [partial file::mount_trees::mount_setattr "no identifiers mapped: EINVAL"];
     }
 
     "Files: metadata" {

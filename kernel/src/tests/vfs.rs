@@ -35,7 +35,7 @@ use crate::vfs::unaccepted::Unaccepted;
 use crate::vfs::users;
 use crate::vfs::users::Counted;
 use crate::vfs::users::Holdings;
-use crate::vfs::{content, directory, locks, mount_tree, open};
+use crate::vfs::{content, directory, locks, mount_tree, open, unmount};
 use crate::{check, ktest, schedule};
 
 /// A tree of its own, seen by root.
@@ -517,11 +517,11 @@ ktest! {
         check!(error(directory::rmdir(&resolver, b"/m")) == Some(Errno::EBUSY));
         let file = world.open(b"/m/big", O_RDWR | O_CREAT).unwrap();
         check!(file.write(&mut Input::kernel(&vec![1; 100_000])) == Ok(65_536 - 4096));
-        check!(error(mount_tree::unmount(&own, at(b"/m").unwrap(), false)) == Some(Errno::EBUSY));
+        check!(error(unmount::unmount(&own, at(b"/m").unwrap(), false)) == Some(Errno::EBUSY));
         drop(file);
-        check!(mount_tree::unmount(&own, at(b"/m").unwrap(), false) == Ok(()));
+        check!(unmount::unmount(&own, at(b"/m").unwrap(), false) == Ok(()));
         check!(world.text(b"/m/under").as_deref() == Ok(b"u"));
-        check!(error(mount_tree::unmount(&own, at(b"/m").unwrap(), false)) == Some(Errno::EINVAL));
+        check!(error(unmount::unmount(&own, at(b"/m").unwrap(), false)) == Some(Errno::EINVAL));
         // A bind mount shows the same names.
         check!(world.mkdir(b"/b").is_ok());
         let bind = crate::vfs::mount::flags::MS_BIND;
@@ -529,6 +529,6 @@ ktest! {
         check!(world.text(b"/b/under").as_deref() == Ok(b"u"));
         check!(directory::unlink(&resolver, b"/b/under") == Ok(()));
         check!(error(world.find(b"/m/under")) == Some(Errno::ENOENT));
-        check!(mount_tree::unmount(&own, at(b"/b").unwrap(), false) == Ok(()));
+        check!(unmount::unmount(&own, at(b"/b").unwrap(), false) == Ok(()));
     }
 }

@@ -28,7 +28,11 @@
 //! | [`dentry`] | names in a directory, cached |
 //! | [`entries`] | the names of a directory that is only in memory |
 //! | [`mount`] | a file system at a place; [`mount::Location`], a place in the tree |
+//! | `location` | what is at a place, and the path to it |
 //! | `mount_locks` | what is locked of a mount in a namespace with fewer rights |
+//! | [`propagation`] | how mounts share what is mounted on them |
+//! | `mount_index` | all mounts, by what they hang on and by groups |
+//! | `mount_copy`, `graft` | copies of trees of mounts; attaching one where others share |
 //! | [`socket_options`] | options that sockets of every family have |
 //! | [`open_file`] | an open file and its operations: the object behind descriptors |
 //! | [`socket`] | the operations of sockets, whatever their family |
@@ -47,7 +51,7 @@
 //! | [`filesystem_type`] | the types of file systems that can be mounted |
 //! | [`set_id`] | when set-id bits are dropped |
 //! | [`directory`] | calls that change names: `mkdir`, `link`, `rename` and so on |
-//! | [`mount_tree`] | calls that change the tree of mounts: `mount`, `umount`, `pivot_root` |
+//! | [`mount_tree`], [`unmount`] | calls that change the tree of mounts: `mount`, `umount`, `pivot_root` |
 //! | [`open`] | the call `open`, which makes an open file |
 //! | [`reclaim`], [`resources`] | dropped names; page caches in the registry of resources |
 //!
@@ -80,13 +84,17 @@ pub mod fasync;
 pub mod file_count;
 pub mod filesystem;
 pub mod filesystem_type;
+mod graft;
 pub mod hint;
 pub mod inode;
 pub mod lease;
+mod location;
 pub mod lock_owner;
 pub mod locks;
 pub mod mount;
 pub mod mount_config;
+pub mod mount_copy;
+mod mount_index;
 mod mount_locks;
 mod mount_point;
 pub mod mount_tree;
@@ -97,6 +105,7 @@ pub mod open_flags;
 pub mod path;
 pub mod poll;
 pub mod poll_wait;
+pub mod propagation;
 pub mod reclaim;
 mod registered;
 pub mod resources;
@@ -109,6 +118,7 @@ pub mod socket_list;
 pub mod socket_options;
 pub mod transfer;
 pub mod unaccepted;
+pub mod unmount;
 pub mod users;
 pub mod watch;
 

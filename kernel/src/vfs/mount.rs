@@ -30,13 +30,12 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use hashbrown::HashMap;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::{Lazy, RwSpinLock, SpinLock};
+use hayate_mount_groups::Propagation;
 
 use super::dentry::{Dentry, DentryState};
 use super::filesystem::FileSystem;
-use super::inode::{FileKind, Inode, Metadata};
 use super::users::Counted;
 use super::watch;
-use super::watch::{Event, Mask};
 use crate::hash::IndexHasher;
 use crate::namespace::{self, Handle};
 use crate::reclaim::growth;
@@ -86,6 +85,10 @@ pub mod flags {
 const MARKED: u8 = 2;
 const WORN: u8 = 1;
 
+/// Values of [`Mount::mark`] while a tree is taken apart: it hangs below it, and it does not.
+const BELOW: u8 = 1;
+const ELSEWHERE: u8 = 2;
+
 /// A file system's tree, attached to the tree of files.
 pub struct Mount {
     id: u32,
@@ -108,7 +111,13 @@ pub struct Mount {
     pub(super) locked_place: AtomicBool,
     /// Whether a mount that hides something was taken from it.
     pub(super) sealed: AtomicBool,
-    /// The next on the list of roots whose namespaces have ended.
+    /// How it shares what is mounted on it: see [`super::propagation`].
+    pub(super) propagation: SpinLock<Propagation>,
+    /// The owner of the namespace whose root it is.
+    root_for: SpinLock<Option<Handle<UserNamespace>>>,
+    /// Used while mounts are detached, under the [`lock`]; 0 otherwise.
+    pub(super) mark: AtomicU8,
+    /// The next on the list of roots whose namespaces have ended, or of mounts that are detached.
     next: SpinLock<Option<Arc<Mount>>>,
 }
 
@@ -121,7 +130,43 @@ pub struct Location {
     pub dentry: Arc<Dentry>,
 }
 
-type Table = HashMap<(u32, usize), Arc<Mount>, BuildHasherDefault<IndexHasher>>;
+type Mounts = HashMap<(u32, usize), Arc<Mount>, BuildHasherDefault<IndexHasher>>;
+
+/// The mounts, by where they are attached.
+#[derive(Default)]
+struct Table {
+    mounts: Mounts,
+    /// How many are attached to each dentry, which carries the mark as long as there are some.
+    points: HashMap<usize, u32, BuildHasherDefault<IndexHasher>>,
+}
+
+impl Table {
+    /// Attaches a mount. There is room.
+    fn hang(&mut self, place: &Location, mount: &Arc<Mount>) -> Option<Arc<Mount>> {
+        let at = key(&place.mount, &place.dentry);
+        let before = self.mounts.insert(at, Arc::clone(mount));
+        if before.is_none() {
+            *self.points.entry(at.1).or_insert(0) += 1;
+        }
+        place.dentry.set_state(DentryState::MOUNTED);
+        before
+    }
+
+    /// Detaches what is attached there.
+    fn unhang(&mut self, place: &Location) -> Option<Arc<Mount>> {
+        let at = key(&place.mount, &place.dentry);
+        let removed = self.mounts.remove(&at)?;
+        // The dentry may still be a mount point in another mount of the same tree.
+        if let Some(count) = self.points.get_mut(&at.1) {
+            *count -= 1;
+            if *count == 0 {
+                self.points.remove(&at.1);
+                place.dentry.clear_state(DentryState::MOUNTED);
+            }
+        }
+        Some(removed)
+    }
+}
 
 static TABLE: Lazy<RwSpinLock<Table>> = Lazy::new(|| RwSpinLock::new(Table::default()));
 /// The dentries of a mounted file system: shared by all its mounts, dropped after the last one.
@@ -167,8 +212,9 @@ fn take_apart() {
             *ended = root.next.lock().take();
             root
         };
-        let listed = TABLE.write().remove(&root_key(&root));
+        let listed = TABLE.write().mounts.remove(&root_key(&root));
         drop(listed);
+        *root.root_for.lock() = None;
         root.detach_below();
     }
 }
@@ -218,7 +264,8 @@ impl MountNamespace {
         owner: Handle<UserNamespace>,
         counted: Counted,
     ) -> Handle<MountNamespace> {
-        TABLE.write().insert(root_key(&root), Arc::clone(&root));
+        TABLE.write().mounts.insert(root_key(&root), Arc::clone(&root));
+        *root.root_for.lock() = Some(owner.clone());
         Handle::Other(Arc::new(MountNamespace {
             number: namespace::number(),
             root: SpinLock::new(Some(root)),
@@ -240,12 +287,14 @@ impl MountNamespace {
     /// Makes `mount` its root (at boot and by `pivot_root`). The caller holds [`lock`] after the
     /// boot.
     pub fn set_root(&self, mount: Arc<Mount>) {
+        *mount.root_for.lock() = Some(self.owner.clone());
         let old = self.root.lock().replace(Arc::clone(&mount));
         let Some(old) = old else { return };
-        let listed = TABLE.write().remove(&root_key(&old));
+        *old.root_for.lock() = None;
+        let listed = TABLE.write().mounts.remove(&root_key(&old));
         if listed.is_some() {
             // In the place of the old one, so that there is room.
-            TABLE.write().insert(root_key(&mount), mount);
+            TABLE.write().mounts.insert(root_key(&mount), mount);
         }
         drop((old, listed));
     }
@@ -277,10 +326,22 @@ const MOST: usize = 100_000;
 /// # Errors
 /// `ENOSPC` beyond [`MOST`], `ENOMEM`.
 pub fn reserve(more: usize) -> Result<()> {
-    if TABLE.read().len().saturating_add(more) > MOST {
+    if TABLE.read().mounts.len().saturating_add(more) > MOST {
         return Err(Errno::ENOSPC);
     }
-    growth::relieved(|| TABLE.write().make_room(more))
+    make_room(more)
+}
+
+/// The same without a limit, for mounts that change their places.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(super) fn make_room(more: usize) -> Result<()> {
+    growth::relieved(|| {
+        let mut table = TABLE.write();
+        table.mounts.make_room(more)?;
+        table.points.make_room(more)
+    })
 }
 
 impl Mount {
@@ -313,6 +374,9 @@ impl Mount {
             locked_flags: AtomicU64::new(0),
             locked_place: AtomicBool::new(false),
             sealed: AtomicBool::new(false),
+            propagation: SpinLock::new(Propagation::Private),
+            root_for: SpinLock::new(None),
+            mark: AtomicU8::new(0),
             next: SpinLock::new(None),
         })
     }
@@ -391,7 +455,15 @@ impl Mount {
         self.expiring.swap(MARKED, Ordering::AcqRel) == WORN
     }
 
-    /// Lowers the mark of `MNT_EXPIRE`, because a walk enters the mount.
+    /// A walk enters the mount.
+    #[inline]
+    pub(super) fn entered(&self) {
+        if self.expiring.load(Ordering::Relaxed) != 0 {
+            self.wear_mark();
+        }
+    }
+
+    /// Lowers the mark of `MNT_EXPIRE`.
     #[cold]
     fn wear_mark(&self) {
         let worn = |mark: u8| Some(mark.saturating_sub(1));
@@ -425,20 +497,51 @@ impl Mount {
         here
     }
 
-    /// Detaches all that is attached to it or below it. Needs no memory. The caller holds [`lock`].
-    pub fn detach_below(self: &Arc<Self>) {
-        let child_of = |mount: &Arc<Mount>| {
-            let hangs = |other: &&Arc<Mount>| {
-                other.attached.lock().as_ref().is_some_and(|at| Arc::ptr_eq(&at.mount, mount))
-            };
-            TABLE.read().values().find(hangs).cloned()
-        };
-        while let Some(mut child) = child_of(self) {
-            while let Some(below) = child_of(&child) {
-                child = below;
-            }
-            child.detach();
+    /// Marks it, and those between, as what it hangs on is marked, or as [`ELSEWHERE`].
+    fn mark_as_its_top(self: &Arc<Self>) {
+        let above = |mount: &Arc<Mount>| mount.attached().map(|place| place.mount);
+        let unmarked = |mount: &Arc<Mount>| mount.mark.load(Ordering::Relaxed) == 0;
+        let mut here = Some(Arc::clone(self));
+        while let Some(mount) = here.take_if(|mount| unmarked(mount)) {
+            here = above(&mount);
         }
+        let mark = here.map_or(ELSEWHERE, |mount| mount.mark.load(Ordering::Relaxed));
+        // The top itself need not be in the table, where marks are taken away again.
+        let mut here = Some(Arc::clone(self));
+        while let Some(mount) = here.take_if(|mount| unmarked(mount))
+            && let Some(next) = above(&mount)
+        {
+            mount.mark.store(mark, Ordering::Relaxed);
+            here = Some(next);
+        }
+    }
+
+    /// The owner of the namespace that it hangs in; `None`: it is loose, or was unmounted.
+    pub fn owner(self: &Arc<Self>) -> Option<Handle<UserNamespace>> {
+        self.top().root_for.lock().clone()
+    }
+
+    /// Takes apart what hangs below it, as its own end does. Needs no memory. The caller holds
+    /// [`lock`].
+    pub fn detach_below(self: &Arc<Self>) {
+        // Linked first, with marks, so that each mount is looked at once, however deep they lie.
+        let mut list: Option<Arc<Mount>> = None;
+        self.mark.store(BELOW, Ordering::Relaxed);
+        let table = TABLE.read();
+        table.mounts.values().for_each(Mount::mark_as_its_top);
+        for mount in table.mounts.values() {
+            let is_below = mount.mark.swap(0, Ordering::Relaxed) == BELOW;
+            if is_below && !Arc::ptr_eq(mount, self) {
+                *mount.next.lock() = list.replace(Arc::clone(mount));
+            }
+        }
+        drop(table);
+        self.mark.store(0, Ordering::Relaxed);
+        while let Some(mount) = list {
+            list = mount.next.lock().take();
+            mount.unhang();
+        }
+        *self.propagation.lock() = Propagation::Private;
     }
 
     /// Returns the source argument of `mount(2)`.
@@ -460,9 +563,37 @@ impl Mount {
     /// made room in the table ([`reserve`]).
     pub fn attach(self: &Arc<Self>, place: &Location) {
         *self.attached.lock() = Some(place.clone());
-        TABLE.write().insert(key(&place.mount, &place.dentry), Arc::clone(self));
-        place.dentry.set_state(DentryState::MOUNTED);
+        let before = TABLE.write().hang(place, self);
+        debug_assert!(before.is_none());
         watch::mounts_changed();
+    }
+
+    /// Attaches it to `place` under the mount `there` that is attached to that. Otherwise as
+    /// [`attach`](Self::attach), for two entries of the table.
+    pub(super) fn attach_under(self: &Arc<Self>, there: &Arc<Mount>, place: &Location) {
+        *self.attached.lock() = Some(place.clone());
+        *there.attached.lock() = Some(self.root_location());
+        let mut table = TABLE.write();
+        table.hang(&self.root_location(), there);
+        let before = table.hang(place, self);
+        drop(table);
+        drop(before);
+        watch::mounts_changed();
+    }
+
+    /// Moves it to `place`, which is free, when the mount goes that it covers. The caller holds
+    /// [`lock`].
+    pub(super) fn lift(self: &Arc<Self>, place: &Location) {
+        let before = self.attached.lock().take();
+        let removed = before.and_then(|at| TABLE.write().unhang(&at));
+        drop(removed);
+        self.attach(place);
+    }
+
+    /// Detaches it for good: it gets no mounts any more.
+    pub(super) fn unhang(&self) {
+        self.detach();
+        *self.propagation.lock() = Propagation::Private;
     }
 
     /// Detaches it. The caller holds [`lock`].
@@ -475,14 +606,8 @@ impl Mount {
         if self.is_place_locked() {
             place.mount.sealed.store(true, Ordering::Release);
         }
-        let removed = TABLE.write().remove(&key(&place.mount, &place.dentry));
+        let removed = TABLE.write().unhang(&place);
         drop(removed);
-        // The dentry may still be a mount point in another mount of the same tree.
-        let still =
-            TABLE.read().keys().any(|&(_, dentry)| dentry == Arc::as_ptr(&place.dentry).addr());
-        if !still {
-            place.dentry.clear_state(DentryState::MOUNTED);
-        }
         watch::mounts_changed();
     }
 
@@ -492,6 +617,12 @@ impl Mount {
         mounts.retain(|other| other.attached().is_some_and(|at| Arc::ptr_eq(&at.mount, self)));
         Ok(mounts)
     }
+}
+
+/// Returns the mount that is attached to this place.
+#[inline]
+pub(super) fn mounted_at(place: &Location) -> Option<Arc<Mount>> {
+    TABLE.read().mounts.get(&key(&place.mount, &place.dentry)).cloned()
 }
 
 impl Drop for Mount {
@@ -513,129 +644,10 @@ impl Drop for Mount {
     }
 }
 
-fn is_special(kind: FileKind) -> bool {
-    use FileKind::{BlockDevice, CharDevice, Fifo, Socket};
-    matches!(kind, CharDevice | BlockDevice | Fifo | Socket)
-}
-
-impl Location {
-    /// Tells the watchers of the file here and of its directory about an event.
-    pub fn tell_watchers(&self, mask: Mask) {
-        let dentry = &self.dentry;
-        let Some(inode) = dentry.inode() else { return };
-        let kind = inode.attributes().kind;
-        let mask = mask.about(kind);
-        let unlinked = dentry.state().contains(DentryState::UNLINKED);
-        let tell = |inode: &Arc<dyn Inode>, name: &[u8]| {
-            if let Ok(metadata) = inode.metadata() {
-                watch::tell(metadata.identity(), Event { mask, name, cookie: 0, unlinked });
-            }
-        };
-        // A user who may read a directory must not learn when another user types on a terminal in
-        // it (`fsnotify_parent` since Linux 6.13 and 6.1.120: no ACCESS and MODIFY of special
-        // files).
-        let quiet = mask.intersects(Mask::ACCESS | Mask::MODIFY) && is_special(kind);
-        if !quiet && let Some(parent) = dentry.parent().and_then(|parent| parent.inode()) {
-            tell(&parent, &dentry.name());
-        }
-        tell(&inode, &[]);
-    }
-
-    /// Whether the two are the same place.
-    pub fn is_same(&self, other: &Location) -> bool {
-        Arc::ptr_eq(&self.dentry, &other.dentry) && Arc::ptr_eq(&self.mount, &other.mount)
-    }
-
-    /// Returns the file here; `ENOENT` if there is none.
-    pub fn inode(&self) -> Result<Arc<dyn Inode>> {
-        self.dentry.inode().ok_or(Errno::ENOENT)
-    }
-
-    /// Returns all that `stat(2)` reports.
-    pub fn metadata(&self) -> Result<Metadata> {
-        self.inode()?.metadata()
-    }
-
-    /// Returns the root of the topmost mount at this place; the place itself if nothing is mounted
-    /// here.
-    #[inline]
-    pub fn into_topmost(mut self) -> Location {
-        while self.dentry.state().contains(DentryState::MOUNTED) {
-            match TABLE.read().get(&key(&self.mount, &self.dentry)).cloned() {
-                Some(mount) => {
-                    if mount.expiring.load(Ordering::Relaxed) != 0 {
-                        mount.wear_mark();
-                    }
-                    self = mount.root_location();
-                }
-                None => return self.unless_sealed(),
-            }
-        }
-        self
-    }
-
-    /// Goes from the root of a mount to its mount point, through all layers; any other place stays.
-    pub fn into_mount_point(mut self) -> Location {
-        while Arc::ptr_eq(&self.dentry, self.mount.root()) {
-            match self.mount.attached() {
-                Some(place) => self = place,
-                None => break,
-            }
-        }
-        self
-    }
-
-    /// Returns the path from `root` to here, as `getcwd` and `/proc` show it, and whether `root` is
-    /// on the way (otherwise Linux puts `(unreachable)` before the path). `ENOMEM`: a program can
-    /// make a tree of any depth.
-    pub fn path_from(&self, root: &Location) -> Result<(Vec<u8>, bool)> {
-        let mut parts: Vec<super::dentry::Name> = Vec::new();
-        let mut here = self.clone();
-        let reached = loop {
-            if here.is_same(root) {
-                break true;
-            }
-            if Arc::ptr_eq(&here.dentry, here.mount.root()) {
-                match here.mount.attached() {
-                    Some(place) => here = place,
-                    None => break false,
-                }
-                continue;
-            }
-            let Some(parent) = here.dentry.parent() else { break false };
-            growth::push(&mut parts, here.dentry.name())?;
-            here.dentry = parent;
-        };
-        let mut path = Vec::new();
-        for part in parts.iter().rev() {
-            growth::append(&mut path, b"/")?;
-            growth::append(&mut path, part)?;
-        }
-        if path.is_empty() {
-            path.push(b'/');
-        }
-        Ok((path, reached))
-    }
-
-    /// Returns the path as `/proc/PID/fd` and `maps` show it: anonymous files by their name,
-    /// removed ones with ` (deleted)` appended. `ENOMEM`.
-    pub fn display(&self, root: &Location) -> Result<Vec<u8>> {
-        let state = self.dentry.state();
-        if state.contains(DentryState::ANONYMOUS) {
-            return growth::copy(&self.dentry.name());
-        }
-        let (mut path, _) = self.path_from(root)?;
-        if state.contains(DentryState::UNLINKED) {
-            growth::append(&mut path, b" (deleted)")?;
-        }
-        Ok(path)
-    }
-}
-
 /// Returns all mounts of all namespaces and of loose trees, oldest first, but for the first root.
 /// `ENOMEM`.
 pub fn all() -> Result<Vec<Arc<Mount>>> {
-    let mut mounts = growth::collect(TABLE.read().values().cloned())?;
+    let mut mounts = growth::collect(TABLE.read().mounts.values().cloned())?;
     mounts.sort_unstable_by_key(|mount| mount.id);
     Ok(mounts)
 }
@@ -645,7 +657,8 @@ pub fn all() -> Result<Vec<Arc<Mount>>> {
 pub fn after(number: u32) -> Option<Arc<Mount>> {
     let root = FIRST.root_mount().filter(|mount| mount.id > number);
     let table = TABLE.read();
-    let oldest = table.values().filter(|mount| mount.id > number).min_by_key(|mount| mount.id);
+    let oldest =
+        table.mounts.values().filter(|mount| mount.id > number).min_by_key(|mount| mount.id);
     match (oldest, root) {
         (Some(mount), Some(root)) => Some(if mount.id < root.id { mount.clone() } else { root }),
         (mount, root) => mount.cloned().or(root),

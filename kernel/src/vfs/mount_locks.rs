@@ -10,22 +10,25 @@ use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
+use hayate_mount_groups::Propagation;
 
 use super::dentry::{Dentry, Name};
 use super::mount::{self, Location, Mount, MountNamespace, flags};
 use crate::reclaim::growth;
 
 impl Mount {
-    /// Makes another mount of the same file system from `root` on, with what is locked of this one.
+    /// Makes another mount of the same file system from `root` on, with what is locked of this one,
+    /// which shares what is mounted on it as `propagation` says.
     ///
     /// # Errors
     /// `ENOMEM`.
-    pub fn twin(&self, root: Arc<Dentry>) -> Result<Arc<Mount>> {
+    pub fn twin(&self, root: Arc<Dentry>, propagation: Propagation) -> Result<Arc<Mount>> {
         let source = growth::text(self.source().as_bytes())?;
         let filesystem = Arc::clone(self.filesystem());
         let twin = Mount::new(filesystem, root, self.flags(), source, self.user().clone());
         twin.locked_flags.store(self.locked_flags.load(Ordering::Relaxed), Ordering::Relaxed);
         twin.lock_place(self.is_place_locked());
+        *twin.propagation.lock() = propagation;
         Ok(twin)
     }
 

@@ -1,36 +1,36 @@
-//! Changes of the mount tree: `mount(2)`, `umount2(2)`, `pivot_root(2)`, and trees that an open
-//! file has until they are attached (`fsmount(2)`, `open_tree(2)`, `move_mount(2)`).
+//! Changes of the mount tree: `mount(2)`, `pivot_root(2)`, and trees that an open file has until
+//! they are attached (`fsmount(2)`, `open_tree(2)`, `move_mount(2)`).
 //!
-//! Mounts do not propagate: every mount is private, and a request for anything else is refused. A
-//! caller changes mounts of its own namespace alone (`check_mnt`, fs/namespace.c of Linux 6.1), and
-//! its own is the first argument.
+//! A caller changes mounts of its own namespace alone (`check_mnt`, fs/namespace.c of Linux 6.1),
+//! and its own is the first argument. What it mounts on a shared mount appears in others, too
+//! ([`super::graft`]).
 
 use alloc::string::String;
 use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::Once;
+use hayate_mount_groups::Kind;
 
-use super::context::FsContext;
-use super::dentry::Dentry;
 use super::filesystem::FileSystem;
 use super::filesystem_type;
 use super::filesystem_type::MountRequest;
+use super::graft::{Graft, Node};
 use super::inode::FileKind;
 use super::mount;
 use super::mount::flags::*;
 use super::mount::{Location, Mount, MountNamespace};
+use super::mount_copy::{Hanging, copies_without_lock, would_keep_itself};
+use super::mount_index::with_below;
 use super::mount_locks::require_no_revelation;
 use super::mount_point::keep_way;
 use super::open_file::flags::O_PATH;
 use super::open_file::{FileOps, OpenFile, Traits};
 use super::path::{Resolver, WalkFlags, lookup};
-use super::users::Counted;
+use super::propagation;
 use crate::credentials::{Capability, Credentials};
 use crate::namespace::Handle;
 use crate::reclaim::growth;
-use crate::reclaim::growth::Grow;
-use crate::recycle::{ResourceKind, pools};
 use crate::user_namespace::UserNamespace;
 
 /// The type of the file system of namespaces.
@@ -49,11 +49,6 @@ pub fn register_callers(callers: fn() -> Handle<MountNamespace>) {
 /// The mount namespace of the calling thread; the first in the kernel itself.
 pub fn of_caller() -> Handle<MountNamespace> {
     CALLERS.get().map_or(Handle::First(&mount::FIRST), |callers| callers())
-}
-
-/// Whether a place is the root of its mount.
-pub fn is_mount_root(place: &Location) -> bool {
-    Arc::ptr_eq(&place.dentry, place.mount.root())
 }
 
 fn is_directory(place: &Location) -> Result<bool> {
@@ -80,11 +75,8 @@ pub fn mount(
         return bind(own, &source, &target, flags & MS_REC != 0);
     }
     if flags & (MS_SHARED | MS_SLAVE | MS_PRIVATE | MS_UNBINDABLE) != 0 {
-        if !is_mount_root(&target) || flags & (MS_SHARED | MS_UNBINDABLE) != 0 {
-            return Err(Errno::EINVAL);
-        }
-        // Every mount is private already, and a slave without a master is a private mount.
-        return Ok(());
+        let kind = propagation::kind_of(flags & !(MS_REC | MS_SILENT))?;
+        return propagation::set(own, &target, flags & MS_REC != 0, kind);
     }
     if flags & MS_MOVE != 0 {
         let source = resolver.resolve(source, WalkFlags::empty())?;
@@ -99,7 +91,7 @@ pub fn mount(
     let request = MountRequest { source, flags, data, resolver };
     let name = growth::text(source)?;
     let filesystem = (kind.mount)(&request)?;
-    let _lock = mount::lock();
+    let lock = mount::lock();
     // The mount is made first: with it goes the file system, whose root refers to it.
     let mount = beginning_of(filesystem, with_access_times(flags), name, user)?;
     if !own.has(&target.mount) {
@@ -108,8 +100,8 @@ pub fn mount(
     require_no_revelation(own, &mount)?;
     let target = target.into_topmost();
     keep_way(&target)?;
-    mount::reserve(1)?;
-    mount.attach(&target);
+    let graft = Graft::prepare(own, &Node::alone(&mount), &target, &lock)?;
+    graft.carry_out(&mount, &target);
     Ok(())
 }
 
@@ -155,7 +147,7 @@ fn remount(
     data: &[u8],
 ) -> Result<()> {
     let _lock = mount::lock();
-    if !is_mount_root(target) || !own.has(&target.mount) {
+    if !target.is_mount_root() || !own.has(&target.mount) {
         return Err(Errno::EINVAL);
     }
     let mount = &target.mount;
@@ -188,150 +180,23 @@ fn bind(own: &MountNamespace, source: &Location, target: &Location, deep: bool) 
     if is_directory(source)? != is_directory(target)? {
         return Err(Errno::ENOTDIR);
     }
-    let _lock = mount::lock();
+    let lock = mount::lock();
     let keeps = would_keep_itself(own, &source.dentry);
     if !own.has(&target.mount) || !may_be_copied(own, &source.mount) || keeps {
         return Err(Errno::EINVAL);
     }
     let target = target.clone().into_topmost();
     keep_way(&target)?;
-    let (top, below) = copies_without_lock(source, deep)?;
-    top.attach(&target);
+    let (top, below) = copies_without_lock(source, deep, &lock)?;
+    let hanging = below.iter().map(|it| (&it.twin, Some(it.place.clone())));
+    let tree = [(&top, None)].into_iter().chain(hanging);
+    let tree = tree.map(|(mount, place)| Node { mount: Arc::clone(mount), place });
+    let graft = Graft::prepare(own, &growth::collect(tree)?, &target, &lock)?;
     for Hanging { twin, place, .. } in below {
         twin.attach(&place);
     }
+    graft.carry_out(&top, &target);
     Ok(())
-}
-
-/// The number of the mount namespace that a name is.
-fn namespace_at(dentry: &Dentry) -> Option<u64> {
-    dentry.inode()?.mount_namespace()
-}
-
-/// Whether a name is a mount namespace that is not younger than `own`: bound there, the two, or one
-/// alone, would keep each other for ever (`mnt_ns_loop`). Numbers tell the age.
-fn would_keep_itself(own: &MountNamespace, dentry: &Dentry) -> bool {
-    namespace_at(dentry).is_some_and(|number| number <= own.number)
-}
-
-/// A copy of a mount, and the place where it belongs.
-struct Hanging {
-    twin: Arc<Mount>,
-    place: Location,
-    original: Arc<Mount>,
-}
-
-/// Makes a mount namespace with a copy of every mount of `of`, and moves the places of `context` to
-/// the copies (`copy_mnt_ns`): the caller enters both. It belongs to `owner`; if that is another
-/// than the owner of `of`, the mounts are locked.
-///
-/// # Errors
-/// `ENOMEM`.
-pub fn copy_namespace(
-    of: &MountNamespace,
-    context: &FsContext,
-    owner: Handle<UserNamespace>,
-    counted: Counted,
-) -> Result<Copied> {
-    let _lock = mount::lock();
-    let root = of.root_mount().ok_or(Errno::EINVAL)?;
-    let (top, all) = copies(&root.root_location(), true)?;
-    let mut below: alloc::vec::Vec<Hanging> = alloc::vec::Vec::new();
-    for hanging in all {
-        // Namespaces are not bound in younger ones, for the reason of `would_keep_itself`, and what
-        // is mounted on such a file has no place then.
-        let place = &hanging.place.mount;
-        let has_place =
-            Arc::ptr_eq(place, &top) || below.iter().any(|other| Arc::ptr_eq(&other.twin, place));
-        if has_place && namespace_at(hanging.twin.root()).is_none() {
-            growth::push(&mut below, hanging)?;
-        }
-    }
-    let moved = |place: Location| {
-        let twin = if Arc::ptr_eq(&place.mount, &root) {
-            Some(&top)
-        } else {
-            let is_it = |hanging: &&Hanging| Arc::ptr_eq(&hanging.original, &place.mount);
-            below.iter().find(is_it).map(|hanging| &hanging.twin)
-        };
-        match twin {
-            Some(twin) => Location { mount: Arc::clone(twin), dentry: place.dentry },
-            // It is in another tree, as that of a mount that was detached, and stays there.
-            None => place,
-        }
-    };
-    let (root, working) = (moved(context.root()), moved(context.working()));
-    let is_locked = owner != of.owner;
-    if is_locked {
-        top.lock_flags();
-    }
-    for Hanging { twin, place, .. } in below {
-        if is_locked {
-            twin.lock_flags();
-            twin.lock_place(true);
-        }
-        twin.attach(&place);
-    }
-    Ok(Copied { namespace: MountNamespace::with_root(top, owner, counted), root, working })
-}
-
-/// A namespace that was copied, and the places of the thread that enters it.
-pub struct Copied {
-    /// The namespace.
-    pub namespace: Handle<MountNamespace>,
-    /// The root directory.
-    pub root: Location,
-    /// The working directory.
-    pub working: Location,
-}
-
-/// Like [`copies`], for a place of one's own: the new mount may be taken from there again
-/// (`__do_loopback`). `EINVAL` without the mounts that hide what is under them.
-fn copies_without_lock(
-    source: &Location,
-    deep: bool,
-) -> Result<(Arc<Mount>, alloc::vec::Vec<Hanging>)> {
-    let hides = |child: &Arc<Mount>| {
-        let place = child.attached();
-        child.is_place_locked() && place.is_some_and(|at| at.dentry.is_within(&source.dentry))
-    };
-    if !deep && source.mount.children()?.iter().any(hides) {
-        return Err(Errno::EINVAL);
-    }
-    let (top, below) = copies(source, deep)?;
-    top.lock_place(false);
-    Ok((top, below))
-}
-
-/// Copies the tree at `source`, with the mounts below it if `deep`: returns the new mount, and
-/// those that are to be attached to it and to each other, for which there is room. The caller holds
-/// the lock of the tree.
-fn copies(source: &Location, deep: bool) -> Result<(Arc<Mount>, alloc::vec::Vec<Hanging>)> {
-    let top = source.mount.twin(Arc::clone(&source.dentry))?;
-    // All copies are made before the first is attached: after that nothing can fail. And the new
-    // mount, which may lie below its own source, is not copied itself.
-    let mut pending = alloc::vec::Vec::new();
-    if deep {
-        for child in source.mount.children()? {
-            let below =
-                child.attached().is_some_and(|place| place.dentry.is_within(&source.dentry));
-            if below {
-                growth::push(&mut pending, (child, Arc::clone(&top)))?;
-            }
-        }
-    }
-    let mut made = alloc::vec::Vec::new();
-    while let Some((original, parent)) = pending.pop() {
-        let Some(place) = original.attached() else { continue };
-        let twin = original.twin(Arc::clone(original.root()))?;
-        for child in original.children()? {
-            growth::push(&mut pending, (child, Arc::clone(&twin)))?;
-        }
-        let place = Location { mount: parent, dentry: place.dentry };
-        growth::push(&mut made, Hanging { twin, place, original })?;
-    }
-    mount::reserve(1 + made.len())?;
-    Ok((top, made))
 }
 
 /// Opens a copy of the tree at `source` that is attached nowhere (`OPEN_TREE_CLONE`), with the
@@ -344,7 +209,7 @@ pub fn open_copy(own: &MountNamespace, source: &Location, deep: bool) -> Result<
     if !may_be_copied(own, &source.mount) {
         return Err(Errno::EINVAL);
     }
-    let (top, below) = copies_without_lock(source, deep)?;
+    let (top, below) = copies_without_lock(source, deep, &lock)?;
     for Hanging { twin, place, .. } in below {
         twin.attach(&place);
     }
@@ -387,7 +252,8 @@ impl FileOps for Loose {
 }
 
 /// Changes the flags of the mount at `place`, and of those below it if `deep`, all or none
-/// (`mount_setattr(2)`): `change` gives the new `MS_*` flags for the old ones.
+/// (`mount_setattr(2)`): `change` gives the new `MS_*` flags for the old ones. And changes how they
+/// share what is mounted on them.
 ///
 /// # Errors
 /// `EINVAL` (no mount begins at the place, or it is another namespace's), `EPERM` (a flag is
@@ -397,26 +263,25 @@ pub fn set_attributes(
     place: &Location,
     deep: bool,
     change: impl Fn(u64) -> u64,
+    propagation: Option<Kind>,
 ) -> Result<()> {
-    let _lock = mount::lock();
+    let lock = mount::lock();
     let is_changeable = own.has(&place.mount) || place.mount.top().is_loose();
-    if !is_mount_root(place) || !is_changeable {
+    if !place.is_mount_root() || !is_changeable {
         return Err(Errno::EINVAL);
     }
-    let mut all = alloc::vec::Vec::new();
-    growth::push(&mut all, Arc::clone(&place.mount))?;
-    let mut listed = 0;
-    while deep && let Some(mount) = all.get(listed) {
-        for child in mount.children()? {
-            growth::push(&mut all, child)?;
-        }
-        listed += 1;
+    let mut all = with_below(&place.mount, &lock)?;
+    if !deep {
+        all.truncate(1);
     }
     if all.iter().any(|mount| !mount.may_get_flags(change(mount.flags()))) {
         return Err(Errno::EPERM);
     }
     for mount in all {
         mount.set_flags(change(mount.flags()));
+        if let Some(kind) = propagation {
+            mount.change_propagation(kind);
+        }
     }
     Ok(())
 }
@@ -435,113 +300,42 @@ fn hangs_below(place: &Location, mount: &Arc<Mount>) -> bool {
     }
 }
 
-/// Whether a mount, or one below it, is a namespace that would keep `own`. `ENOMEM`.
-fn holds_namespace(own: &MountNamespace, top: &Arc<Mount>) -> Result<bool> {
-    let mut all = alloc::vec::Vec::new();
-    growth::push(&mut all, Arc::clone(top))?;
-    let mut listed = 0;
-    while let Some(mount) = all.get(listed) {
-        if would_keep_itself(own, mount.root()) {
-            return Ok(true);
-        }
-        for child in mount.children()? {
-            growth::push(&mut all, child)?;
-        }
-        listed += 1;
-    }
-    Ok(false)
-}
-
 /// Moves a mount, or attaches one that is loose (`do_move_mount`, fs/namespace.c).
 ///
 /// # Errors
-/// `EINVAL` (no mount begins at the source; it is the root, or was unmounted; one is a directory
-/// and the other is none; the target is not in the namespace), `ELOOP` (into itself, or into a
-/// namespace that it holds), `ENOMEM`.
+/// `EINVAL` (no mount begins at the source; it is the root, or was unmounted, or hangs on a shared
+/// mount; one is a directory and the other is none; the target is not in the namespace, or is
+/// shared while something that moves is unbindable), `ELOOP` (into itself, or into a namespace that
+/// it holds), `ENOMEM`.
 pub fn move_mount(own: &MountNamespace, source: &Location, target: Location) -> Result<()> {
-    if !is_mount_root(source) || is_directory(source)? != is_directory(&target)? {
+    if !source.is_mount_root() || is_directory(source)? != is_directory(&target)? {
         return Err(Errno::EINVAL);
     }
-    let _lock = mount::lock();
-    let is_loose = source.mount.is_loose();
-    let is_movable = is_loose || source.mount.attached().is_some() && own.has(&source.mount);
-    if !is_movable || source.mount.is_place_locked() || !own.has(&target.mount) {
+    let lock = mount::lock();
+    let target = target.into_topmost();
+    let top = &source.mount;
+    let is_movable = match top.attached() {
+        Some(place) => own.has(top) && place.mount.group().is_none(),
+        None => top.is_loose(),
+    };
+    if !is_movable || top.is_place_locked() || !own.has(&target.mount) {
         return Err(Errno::EINVAL);
     }
-    if hangs_below(&target, &source.mount) || holds_namespace(own, &source.mount)? {
+    let tree = Node::all_of(top, &lock)?;
+    let is_shared = target.mount.group().is_some();
+    if is_shared && tree.iter().any(|node| node.mount.is_unbindable()) {
+        return Err(Errno::EINVAL);
+    }
+    let keeps_own = tree.iter().any(|node| would_keep_itself(own, node.mount.root()));
+    if hangs_below(&target, top) || keeps_own {
         return Err(Errno::ELOOP);
     }
-    keep_way(&target.clone().into_topmost())?;
-    mount::reserve(1)?;
-    if !source.mount.take_loose() {
-        source.mount.detach();
+    keep_way(&target)?;
+    let graft = Graft::prepare(own, &tree, &target, &lock)?;
+    if !top.take_loose() {
+        top.detach();
     }
-    source.mount.attach(&target.into_topmost());
-    Ok(())
-}
-
-/// References to an unused mount: the table's and the caller's.
-const UNUSED: usize = 2;
-
-/// `umount2(MNT_EXPIRE)`: unmounts if the mount was marked before and not used since; otherwise
-/// marks it (`EAGAIN`). `root` is the caller's.
-pub fn expire(own: &MountNamespace, place: Location, root: &Location) -> Result<()> {
-    let is_roots = Arc::ptr_eq(&place.mount, &root.mount);
-    let is_fixed = is_roots || place.mount.is_place_locked();
-    if !is_mount_root(&place) || is_fixed || !own.has(&place.mount) {
-        return Err(Errno::EINVAL);
-    }
-    let Location { mount, dentry } = place;
-    drop(dentry);
-    pools::drop_all(Some(ResourceKind::Attachment));
-    pools::drop_all(Some(ResourceKind::Image));
-    if Arc::strong_count(&mount) > UNUSED {
-        return Err(Errno::EBUSY);
-    }
-    if !mount.expire() {
-        return Err(Errno::EAGAIN);
-    }
-    let place = mount.root_location();
-    drop(mount);
-    unmount(own, place, false)
-}
-
-/// `umount2(2)`: unmounts the mount whose root is `place`. Unless `lazily`, `EBUSY` while it is in
-/// use.
-pub fn unmount(own: &MountNamespace, place: Location, lazily: bool) -> Result<()> {
-    let is_fixed = place.mount.is_place_locked();
-    if !is_mount_root(&place) || is_fixed || !own.has(&place.mount) {
-        return Err(Errno::EINVAL);
-    }
-    let Location { mount, dentry } = place;
-    drop(dentry);
-    // Kept parts of ended programs must not keep the file system in use.
-    pools::drop_all(Some(ResourceKind::Attachment));
-    pools::drop_all(Some(ResourceKind::Image));
-    let _lock = mount::lock();
-    if mount.attached().is_none() {
-        // The first root cannot be unmounted.
-        return Err(if lazily { Errno::EINVAL } else { Errno::EBUSY });
-    }
-    let children = mount.children()?;
-    if !lazily && (!children.is_empty() || Arc::strong_count(&mount) > UNUSED) {
-        return Err(Errno::EBUSY);
-    }
-    // All mounts below are listed before the first is detached.
-    let mut below = children;
-    let mut listed = 0;
-    while let Some(child) = below.get(listed) {
-        let more = child.children()?;
-        below.make_room(more.len())?;
-        below.extend(more);
-        listed += 1;
-    }
-    for child in below.into_iter().rev() {
-        child.detach();
-    }
-    // Writes unwritten data back; no caller is left to get an error.
-    let _ = mount.filesystem().sync();
-    mount.detach();
+    graft.carry_out(top, &target);
     Ok(())
 }
 
@@ -563,11 +357,21 @@ pub fn pivot(
     if is_fixed || !own.has(&old_root.mount) || !own.has(&new_root.mount) {
         return Err(Errno::EINVAL);
     }
+    // Nothing of this appears elsewhere.
+    let is_shared = |mount: &Mount| mount.group().is_some();
+    let on_shared = |mount: &Mount| mount.attached().is_some_and(|at| is_shared(&at.mount));
+    let old_on_shared = match old_root.mount.attached() {
+        Some(place) => is_shared(&place.mount),
+        None => is_shared(&old_root.mount),
+    };
+    if is_shared(&put_old.mount) || on_shared(&new_root.mount) || old_on_shared {
+        return Err(Errno::EINVAL);
+    }
     if Arc::ptr_eq(&new_root.mount, &old_root.mount) || Arc::ptr_eq(&put_old.mount, &old_root.mount)
     {
         return Err(Errno::EBUSY);
     }
-    if !is_mount_root(new_root) || !is_mount_root(old_root) {
+    if !new_root.is_mount_root() || !old_root.is_mount_root() {
         return Err(Errno::EINVAL);
     }
     let below_old = old_root.mount.attached();

@@ -242,8 +242,9 @@ pub fn mounts(root: &mount::Location, out: &mut Vec<u8>) -> Result<()> {
 /// `/proc/PID/mountinfo` (proc(5)).
 pub fn mountinfo(root: &mount::Location, out: &mut Vec<u8>) -> Result<()> {
     let lock = mount::lock();
-    for mounted in mount::all_with_root(&lock)? {
-        let Some(path) = mount_path(&mounted, root)? else { continue };
+    let all = mount::all_with_root(&lock)?;
+    for mounted in &all {
+        let Some(path) = mount_path(mounted, root)? else { continue };
         let filesystem = mounted.filesystem();
         let device = crate::vfs::inode::DeviceNumber::decode(filesystem.device());
         let parent = mounted.attached().map_or(mounted.id(), |place| place.mount.id());
@@ -253,12 +254,43 @@ pub fn mountinfo(root: &mount::Location, out: &mut Vec<u8>) -> Result<()> {
         bytes(out, b" ")?;
         escaped(out, &path)?;
         let access = if mounted.read_only() { "ro" } else { "rw" };
-        put(
-            out,
-            format_args!(" {access}{} - {} ", flag_words(mounted.flags()), filesystem.type_name()),
-        )?;
+        put(out, format_args!(" {access}{}", flag_words(mounted.flags())))?;
+        sharing(mounted, &all, root, out)?;
+        put(out, format_args!(" - {} ", filesystem.type_name()))?;
         escaped(out, mounted.source().as_bytes())?;
         line(out, format_args!(" {access}{}", filesystem.options()))?;
+    }
+    Ok(())
+}
+
+/// The optional fields of mountinfo: how a mount shares what is mounted on it.
+fn sharing(
+    mounted: &Arc<mount::Mount>,
+    all: &[Arc<mount::Mount>],
+    root: &mount::Location,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    if let Some(group) = mounted.group() {
+        put(out, format_args!(" shared:{}", group.number()))?;
+    }
+    let Some(master) = mounted.master() else {
+        return bytes(out, if mounted.is_unbindable() { b" unbindable" } else { b"" });
+    };
+    put(out, format_args!(" master:{}", master.number()))?;
+    // The closest group above with a member that the reader sees (`get_dominating_id`).
+    let own = mounted.top();
+    let mut above = Some(Arc::clone(&master));
+    while let Some(group) = above {
+        for other in all {
+            let is_member = other.group().is_some_and(|known| Arc::ptr_eq(&known, &group));
+            if is_member && Arc::ptr_eq(&other.top(), &own) && mount_path(other, root)?.is_some() {
+                if Arc::ptr_eq(&group, &master) {
+                    return Ok(());
+                }
+                return put(out, format_args!(" propagate_from:{}", group.number()));
+            }
+        }
+        above = group.master();
     }
     Ok(())
 }

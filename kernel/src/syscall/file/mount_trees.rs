@@ -8,6 +8,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
 
 use super::{View, at, credentials, install, mounts, open_file, path, string};
+use crate::credentials::Capability;
 use crate::process;
 use crate::vfs::filesystem_type::find_type;
 use crate::vfs::mount::Location;
@@ -15,7 +16,7 @@ use crate::vfs::mount::flags::*;
 use crate::vfs::mount_config::Configuration;
 use crate::vfs::open_file::flags::{O_CLOEXEC, O_PATH};
 use crate::vfs::path::WalkFlags;
-use crate::vfs::{mount_config, mount_tree, open};
+use crate::vfs::{mount_config, mount_tree, open, propagation};
 
 /// `FSOPEN_CLOEXEC`, `FSMOUNT_CLOEXEC`, `FSPICK_CLOEXEC`.
 const CLOSE_ON_EXEC: u32 = 1;
@@ -103,7 +104,7 @@ pub fn fspick(directory: i32, place: usize, flags: u32) -> Result<i32> {
         return Err(Errno::EINVAL);
     }
     let place = locate(directory, place, (flags & NO_FOLLOW == 0, flags & EMPTY_PATH != 0))?;
-    if !mount_tree::is_mount_root(&place) {
+    if !place.is_mount_root() {
         return Err(Errno::EINVAL);
     }
     install(mount_config::of_mount(place.mount)?, flags & CLOSE_ON_EXEC != 0)
@@ -219,7 +220,7 @@ pub fn move_mount(
     const FROM_EMPTY: u32 = 4;
     const TO_SYMLINKS: u32 = 0x10;
     const TO_EMPTY: u32 = 0x40;
-    /// Automounts, of which there are none, and sharing the group of another mount.
+    /// Automounts, of which there are none, and `MOVE_MOUNT_SET_GROUP`.
     const OTHERS: u32 = 2 | 0x20 | SET_GROUP;
     const SET_GROUP: u32 = 0x100;
     may_mount()?;
@@ -230,8 +231,12 @@ pub fn move_mount(
     let source = locate(from_directory, from, (has(FROM_SYMLINKS), has(FROM_EMPTY)))?;
     let target = locate(to_directory, to, (has(TO_SYMLINKS), has(TO_EMPTY)))?;
     if has(SET_GROUP) {
-        // No mount is in a group.
-        return Err(Errno::EINVAL);
+        // Of whatever namespace, to those who may change it (`do_set_group`).
+        for place in [&source, &target] {
+            let owner = place.mount.owner().ok_or(Errno::EINVAL)?;
+            credentials().require_in(&owner, Capability::SysAdmin)?;
+        }
+        return propagation::share_like(&source, &target);
     }
     mount_tree::move_mount(&process::current().mounts(), &source, target)
 }
@@ -257,27 +262,25 @@ pub fn mount_setattr(
         return Err(Errno::EINVAL);
     }
     may_mount()?;
-    let [set, clear, propagation, _user_namespace] = UserPtr::<[u64; 4]>::new(attributes).read()?;
+    let [set, clear, shares, _user_namespace] = UserPtr::<[u64; 4]>::new(attributes).read()?;
     for word in SIZE..size {
         if UserPtr::<u8>::new(attributes.wrapping_add(word)).read()? != 0 {
             return Err(Errno::E2BIG);
         }
     }
-    if set == 0 && clear == 0 && propagation == 0 {
+    if set == 0 && clear == 0 && shares == 0 {
         return Ok(());
     }
-    let change = change(set, clear, propagation)?;
+    let change = change(set, clear)?;
+    let kind = if shares == 0 { None } else { Some(propagation::kind_of(shares)?) };
     let follows = flags & at::SYMLINK_NOFOLLOW == 0;
     let place = locate(directory, place, (follows, flags & at::EMPTY_PATH != 0))?;
-    mount_tree::set_attributes(&process::current().mounts(), &place, flags & RECURSIVE != 0, change)
+    let own = process::current().mounts();
+    mount_tree::set_attributes(&own, &place, flags & RECURSIVE != 0, change, kind)
 }
 
 /// What attributes make of a mount's flags: `EINVAL` (`build_mount_kattr`).
-fn change(set: u64, clear: u64, propagation: u64) -> Result<impl Fn(u64) -> u64> {
-    // Every mount is private, and a slave without a master is a private mount.
-    if !matches!(propagation, 0 | MS_PRIVATE | MS_SLAVE) {
-        return Err(Errno::EINVAL);
-    }
+fn change(set: u64, clear: u64) -> Result<impl Fn(u64) -> u64> {
     let all = attribute::ALL | attribute::MAPPED_IDENTIFIERS;
     let is_mapped = (set | clear) & attribute::MAPPED_IDENTIFIERS != 0;
     if (set | clear) & !all != 0 || is_mapped {

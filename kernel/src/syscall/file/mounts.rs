@@ -10,8 +10,8 @@ use super::{View, path, string};
 use crate::credentials::{Capability, Credentials, access};
 use crate::process;
 use crate::reclaim::growth::Grow;
-use crate::vfs::mount_tree;
 use crate::vfs::path::{PATH_MAX, WalkFlags, permitted};
+use crate::vfs::{mount_tree, unmount};
 
 /// Copies the data of `mount(2)`: up to a page, as much as is readable.
 fn options(address: usize) -> Result<Vec<u8>> {
@@ -77,9 +77,9 @@ pub fn umount2(target: usize, flags: u32) -> Result<()> {
     let place = view.resolve(AT_FDCWD, &path(target)?, walk)?;
     let own = process::current().mounts();
     if flags & MNT_EXPIRE != 0 {
-        return mount_tree::expire(&own, place, &view.context().root());
+        return unmount::expire(&own, place, &view.context().root());
     }
-    mount_tree::unmount(&own, place, flags & MNT_DETACH != 0)
+    unmount::unmount(&own, place, flags & MNT_DETACH != 0)
 }
 
 /// `chroot(2)`
