@@ -8,14 +8,15 @@ use hayate_abi::{Errno, Result};
 use super::console;
 use super::job;
 use super::operations::TtyFile;
-use super::pty;
-use super::pty::Master;
+use super::pty::{DEVPTS, Pairs};
 use super::state::Tty;
 use crate::credentials::Capability;
 use crate::vfs::device;
 use crate::vfs::device::Device;
 use crate::vfs::inode::{DeviceNumber, FileKind};
+use crate::vfs::mount::Location;
 use crate::vfs::open_file::{FileOps, OpenRequest, flags};
+use crate::vfs::path::lookup;
 
 /// `/dev/tty`: the caller's controlling terminal.
 pub const CONTROLLING: DeviceNumber = DeviceNumber::new(5, 0);
@@ -42,7 +43,7 @@ impl Device for Terminal {
                 Ok(TtyFile::open(tty, privileged(request))?)
             }
             Terminal::Console => open_terminal(console::terminal(), request),
-            Terminal::Multiplexer => Ok(Master::open(request.credentials)?),
+            Terminal::Multiplexer => open_multiplexer(request),
         }
     }
 }
@@ -79,8 +80,30 @@ pub fn open_terminal(tty: Arc<Tty>, request: &OpenRequest<'_>) -> Result<Arc<dyn
     Ok(file)
 }
 
-/// Opens slave `number` of devpts.
-pub(super) fn open_slave(number: u32, request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
-    let pair = pty::pair(number).ok_or(Errno::ENXIO)?;
+/// Opens the `ptmx` of the devpts that is mounted at `pts` beside a node with the number of
+/// `/dev/ptmx` (`devpts_ptmx_path`, fs/devpts/inode.c of Linux 6.1).
+///
+/// # Errors
+/// `ENOENT` (nothing is called so), `ENODEV` (it is another thing), `ENOSPC`.
+fn open_multiplexer(request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
+    let location = request.location;
+    let parent = location.dentry.parent().ok_or(Errno::ENOENT)?;
+    let directory = parent.inode().ok_or(Errno::ENOENT)?;
+    let dentry = lookup(&parent, &directory, b"pts")?;
+    let place = Location { mount: Arc::clone(&location.mount), dentry }.into_topmost();
+    let root = place.inode()?;
+    if place.mount.filesystem().type_name() != DEVPTS || place.dentry.parent().is_some() {
+        return Err(Errno::ENODEV);
+    }
+    root.lookup(b"ptmx")?.open(request)
+}
+
+/// Opens the slave of a pair.
+pub(super) fn open_slave(
+    pairs: &Pairs,
+    number: u32,
+    request: &OpenRequest<'_>,
+) -> Result<Arc<dyn FileOps>> {
+    let pair = pairs.get(number).ok_or(Errno::ENXIO)?;
     open_terminal(pair.slave, request)
 }

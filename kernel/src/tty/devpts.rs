@@ -1,9 +1,11 @@
 //! devpts: the directory `/dev/pts` with a node for each pseudo terminal's slave, and `ptmx`.
 //!
-//! The pairs belong to the whole system (pts(4)): unlike Linux since 4.7, two mounts show the same
-//! pairs. So `newinstance` is accepted where nothing depends on separate instances.
+//! Each mount has pairs of its own (fs/devpts/inode.c of Linux since 4.7), so that `newinstance`
+//! says nothing more. Administrators of user namespaces mount it, too: containers and sandboxes
+//! have terminals of their own.
 
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::str;
@@ -11,12 +13,15 @@ use core::str;
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
-use super::{devices, pty};
+use super::devices;
+use super::pty::{DEVPTS, MOST_OF_ONE, Master, Pairs};
+use crate::namespace::Handle;
 use crate::vfs::filesystem::{Caching, FileSystem, Usage, anonymous_device};
-use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_machine, register_type};
+use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_mounter, register_type};
 use crate::vfs::inode::{
     Attributes, Change, DeviceNumber, DirectorySink, FileKind, Inode, Metadata,
 };
+use crate::vfs::mount_tree;
 use crate::vfs::open_file::{FileOps, OpenRequest};
 
 /// `DEVPTS_SUPER_MAGIC`.
@@ -29,24 +34,28 @@ const FIRST_NUMBER: u64 = 3;
 /// Registers the type with mount(2).
 pub fn register() {
     static TYPE: FileSystemType =
-        FileSystemType { name: "devpts", needs_device: false, user: of_machine, mount };
+        FileSystemType { name: DEVPTS, needs_device: false, user: of_mounter, mount };
     register_type(&TYPE);
 }
 
 /// A mounted devpts.
 struct DevPts {
     device: u64,
-    options: Options,
+    root: Arc<Root>,
 }
 
 #[derive(Clone, Copy)]
 struct Options {
+    /// `uid=`: the owner of every slave, instead of the user of the process that opened the pair.
+    uid: Option<u32>,
     /// `gid=`: the group of every slave, instead of the group of the process that opened the pair.
     gid: Option<u32>,
     /// `mode=` of slaves.
     mode: u16,
     /// `ptmxmode=`.
     multiplexer_mode: u16,
+    /// `max=`: the most pairs.
+    most: u32,
 }
 
 fn number_of(value: &[u8], radix: u32) -> Result<u32> {
@@ -56,26 +65,67 @@ fn number_of(value: &[u8], radix: u32) -> Result<u32> {
         .ok_or(Errno::EINVAL)
 }
 
-fn mount(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
-    let mut options = Options { gid: None, mode: 0o600, multiplexer_mode: 0 };
+/// The options of a mount. Numbers are those of the mounter's user namespace.
+fn options(request: &MountRequest<'_>) -> Result<Options> {
+    let user = &request.resolver.credentials.user;
+    let mut options =
+        Options { uid: None, gid: None, mode: 0o600, multiplexer_mode: 0, most: MOST_OF_ONE };
     for (key, value) in request.options() {
         match key {
-            b"gid" => options.gid = Some(number_of(value, 10)?),
-            b"mode" => options.mode = (number_of(value, 8)? & 0o777) as u16,
-            b"ptmxmode" => options.multiplexer_mode = (number_of(value, 8)? & 0o777) as u16,
-            b"newinstance" | b"rw" | b"ro" => {}
-            b"uid" | b"max" => {
-                number_of(value, 10)?;
+            b"uid" => {
+                options.uid = Some(user.user(number_of(value, 10)?).ok_or(Errno::EINVAL)?);
             }
+            b"gid" => {
+                options.gid = Some(user.group(number_of(value, 10)?).ok_or(Errno::EINVAL)?);
+            }
+            b"mode" => options.mode = (number_of(value, 8)? & 0o7777) as u16,
+            b"ptmxmode" => options.multiplexer_mode = (number_of(value, 8)? & 0o7777) as u16,
+            b"max" => {
+                options.most = number_of(value, 10)?;
+                if options.most > MOST_OF_ONE {
+                    return Err(Errno::EINVAL);
+                }
+            }
+            b"newinstance" | b"rw" | b"ro" => {}
             _ => return Err(Errno::EINVAL),
         }
     }
-    Ok(Arc::new(DevPts { device: anonymous_device(), options }))
+    Ok(options)
+}
+
+fn mount(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
+    let options = options(request)?;
+    let user = &request.resolver.credentials.user;
+    let (Some(uid), Some(gid)) = (user.user(0), user.group(0)) else { return Err(Errno::EINVAL) };
+    let device = anonymous_device();
+    let is_first = matches!(mount_tree::of_caller(), Handle::First(_));
+    let pairs = Pairs::new(options.most, is_first);
+    let metadata = Metadata {
+        number: MULTIPLEXER_NUMBER,
+        represents: devices::MULTIPLEXER,
+        uid,
+        gid,
+        ..Metadata::anonymous(device, FileKind::CharDevice, options.multiplexer_mode)
+    };
+    let multiplexer =
+        Node { pairs: Arc::clone(&pairs), pair: None, metadata: SpinLock::new(metadata) };
+    let root = Root {
+        device,
+        options,
+        metadata: SpinLock::new(Metadata {
+            number: ROOT_NUMBER,
+            links: 2,
+            ..Metadata::anonymous(device, FileKind::Directory, 0o755)
+        }),
+        pairs,
+        multiplexer: Arc::new(multiplexer),
+    };
+    Ok(Arc::new(DevPts { device, root: Arc::new(root) }))
 }
 
 impl FileSystem for DevPts {
     fn type_name(&self) -> &'static str {
-        "devpts"
+        DEVPTS
     }
 
     fn device(&self) -> u64 {
@@ -83,15 +133,7 @@ impl FileSystem for DevPts {
     }
 
     fn root(&self) -> Arc<dyn Inode> {
-        Arc::new(Root {
-            device: self.device,
-            options: self.options,
-            metadata: SpinLock::new(Metadata {
-                number: ROOT_NUMBER,
-                links: 2,
-                ..Metadata::anonymous(self.device, FileKind::Directory, 0o755)
-            }),
-        })
+        self.root.clone()
     }
 
     fn usage(&self) -> Usage {
@@ -102,11 +144,12 @@ impl FileSystem for DevPts {
         Caching::Never
     }
 
-    fn options(&self) -> alloc::string::String {
-        let gid =
-            self.options.gid.map_or(alloc::string::String::new(), |gid| format!(",gid={gid}"));
-        let Options { mode, multiplexer_mode, .. } = self.options;
-        format!("{gid},mode={mode:03o},ptmxmode={multiplexer_mode:03o}")
+    fn options(&self) -> String {
+        let Options { uid, gid, mode, multiplexer_mode, most } = self.root.options;
+        let uid = uid.map_or(String::new(), |uid| format!(",uid={uid}"));
+        let gid = gid.map_or(String::new(), |gid| format!(",gid={gid}"));
+        let most = if most < MOST_OF_ONE { format!(",max={most}") } else { String::new() };
+        format!("{uid}{gid},mode={mode:03o},ptmxmode={multiplexer_mode:03o}{most}")
     }
 }
 
@@ -115,6 +158,8 @@ struct Root {
     device: u64,
     options: Options,
     metadata: SpinLock<Metadata>,
+    pairs: Arc<Pairs>,
+    multiplexer: Arc<Node>,
 }
 
 impl Inode for Root {
@@ -128,18 +173,11 @@ impl Inode for Root {
 
     fn lookup(&self, name: &[u8]) -> Result<Arc<dyn Inode>> {
         if name == b"ptmx" {
-            let mut metadata = Metadata::anonymous(
-                self.device,
-                FileKind::CharDevice,
-                self.options.multiplexer_mode,
-            );
-            metadata.number = MULTIPLEXER_NUMBER;
-            metadata.represents = devices::MULTIPLEXER;
-            return Ok(Arc::new(Node { pair: None, metadata: SpinLock::new(metadata) }));
+            return Ok(self.multiplexer.clone());
         }
         let canonical = name.first() != Some(&b'0') || name.len() == 1;
         let number = number_of(name, 10).ok().filter(|_| canonical).ok_or(Errno::ENOENT)?;
-        let pair = pty::pair(number).ok_or(Errno::ENOENT)?;
+        let pair = self.pairs.get(number).ok_or(Errno::ENOENT)?;
         if let Some(node) = &*pair.node.lock() {
             return Ok(node.clone());
         }
@@ -148,13 +186,16 @@ impl Inode for Root {
             Metadata::anonymous(self.device, FileKind::CharDevice, self.options.mode);
         metadata.number = u64::from(number) + FIRST_NUMBER;
         metadata.represents = DeviceNumber::new(major, minor);
-        metadata.uid = pair.uid;
+        metadata.uid = self.options.uid.unwrap_or(pair.uid);
         metadata.gid = self.options.gid.unwrap_or(pair.gid);
         metadata.accessed = pair.made;
         metadata.modified = pair.made;
         metadata.changed = pair.made;
-        let node: Arc<dyn Inode> =
-            Arc::new(Node { pair: Some(number), metadata: SpinLock::new(metadata) });
+        let node: Arc<dyn Inode> = Arc::new(Node {
+            pairs: Arc::clone(&self.pairs),
+            pair: Some(number),
+            metadata: SpinLock::new(metadata),
+        });
         *pair.node.lock() = Some(node.clone());
         Ok(node)
     }
@@ -169,7 +210,7 @@ impl Inode for Root {
         let mut numbers = [0; 32];
         loop {
             let from = (*position - FIRST_NUMBER) as u32;
-            let count = pty::numbers(from, &mut numbers);
+            let count = self.pairs.numbers(from, &mut numbers);
             for number in &numbers[..count] {
                 let inode = u64::from(*number) + FIRST_NUMBER;
                 let name: Vec<u8> = format!("{number}").into_bytes();
@@ -187,6 +228,7 @@ impl Inode for Root {
 
 /// A slave's node (`pair` is its number), or `ptmx`.
 struct Node {
+    pairs: Arc<Pairs>,
     pair: Option<u32>,
     metadata: SpinLock<Metadata>,
 }
@@ -220,8 +262,8 @@ impl Inode for Node {
 
     fn open(self: Arc<Self>, request: &OpenRequest) -> Result<Arc<dyn FileOps>> {
         match self.pair {
-            Some(number) => devices::open_slave(number, request),
-            None => Ok(pty::Master::open(request.credentials)?),
+            Some(number) => devices::open_slave(&self.pairs, number, request),
+            None => Ok(Master::open(&self.pairs, request.credentials)?),
         }
     }
 }

@@ -1,13 +1,16 @@
-//! Pseudo terminals: the master side, and the table of pairs that `/dev/ptmx` and devpts share.
+//! Pseudo terminals: the master side, and the pairs of a devpts.
 //!
-//! Opening `/dev/ptmx` makes a pair with the lowest free number; the slave appears as
-//! `/dev/pts/N`, which is locked until unlockpt(3) (pts(4)). Closing the master hangs the slave up.
+//! Opening the `ptmx` of a devpts makes a pair of it with the lowest free number; the slave appears
+//! there as `N`, which is locked until unlockpt(3) (pts(4)). Closing the master hangs the slave up.
+//! Each mounted devpts has pairs of its own (since Linux 4.7), so that a container or a sandbox sees
+//! its own alone; a master keeps the pairs of a devpts that was unmounted.
 //!
-//! Lock order: `PAIRS` (spin) is a leaf.
+//! Lock order: the pairs of an instance (spin) are a leaf.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
@@ -21,11 +24,18 @@ use crate::vfs::open_file::{FileOps, OpenFile, Traits};
 use crate::vfs::poll::{Events, Registrar};
 use crate::vfs::transfer::{Input, Output};
 
+/// The type of the file system that shows pairs.
+pub const DEVPTS: &str = "devpts";
 /// Slaves have majors 136 to 143, of which the first is enough (Documentation/admin-guide/
 /// devices.txt of Linux).
 const SLAVE_MAJOR: u32 = 136;
-/// The most pairs at once: `/proc/sys/kernel/pty/max`.
+/// The most pairs at once, of all instances: `/proc/sys/kernel/pty/max`.
 pub const MOST: u32 = 4096;
+/// How many of them are for instances of the first mount namespace:
+/// `/proc/sys/kernel/pty/reserve`.
+pub const RESERVED: u32 = 1024;
+/// The most that an instance may be given (`NR_UNIX98_PTY_MAX`).
+pub const MOST_OF_ONE: u32 = 1 << 20;
 /// Bytes that one step of a transfer moves.
 const PIECE: usize = 512;
 
@@ -45,40 +55,69 @@ pub struct Pair {
     pub node: Arc<SpinLock<Option<Arc<dyn Inode>>>>,
 }
 
-static PAIRS: SpinLock<BTreeMap<u32, Pair>> = SpinLock::new(BTreeMap::new());
-
-/// Returns the pair with this number.
-pub fn pair(number: u32) -> Option<Pair> {
-    PAIRS.lock().get(&number).cloned()
-}
+/// How many pairs there are.
+static COUNT: AtomicU32 = AtomicU32::new(0);
 
 /// Returns the number of pairs.
-pub fn count() -> usize {
-    PAIRS.lock().len()
+pub fn count() -> u32 {
+    COUNT.load(Ordering::Relaxed)
 }
 
-/// Stores the numbers of all pairs from `from` on, in order, at most `into.len()`; returns how
-/// many.
-pub fn numbers(from: u32, into: &mut [u32]) -> usize {
-    let pairs = PAIRS.lock();
-    let mut count = 0;
-    for (slot, number) in into.iter_mut().zip(pairs.range(from..).map(|(number, _)| *number)) {
-        *slot = number;
-        count += 1;
+/// The pairs of a mounted devpts.
+pub struct Pairs {
+    pairs: SpinLock<BTreeMap<u32, Pair>>,
+    /// The most of them.
+    most: u32,
+    /// The most of all instances for which this one may make another.
+    most_of_all: u32,
+}
+
+impl Pairs {
+    /// None so far. `is_first`: it is mounted in the first mount namespace.
+    pub fn new(most: u32, is_first: bool) -> Arc<Pairs> {
+        let most_of_all = if is_first { MOST } else { MOST - RESERVED };
+        Arc::new(Pairs { pairs: SpinLock::new(BTreeMap::new()), most, most_of_all })
     }
-    count
+
+    /// Returns the pair with this number.
+    pub fn get(&self, number: u32) -> Option<Pair> {
+        self.pairs.lock().get(&number).cloned()
+    }
+
+    /// Stores the numbers of all pairs from `from` on, in order, at most `into.len()`; returns how
+    /// many.
+    pub fn numbers(&self, from: u32, into: &mut [u32]) -> usize {
+        let pairs = self.pairs.lock();
+        let mut count = 0;
+        for (slot, number) in into.iter_mut().zip(pairs.range(from..).map(|(number, _)| *number)) {
+            *slot = number;
+            count += 1;
+        }
+        count
+    }
+
+    fn remove(&self, number: u32) {
+        let removed = self.pairs.lock().remove(&number);
+        drop(removed);
+        COUNT.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
-/// The master of a pair, one for each open of `/dev/ptmx`.
+/// The master of a pair, one for each open of a `ptmx`.
 pub struct Master {
     number: u32,
+    pairs: Arc<Pairs>,
     slave: Arc<Tty>,
 }
 
 impl Master {
     /// Makes a pair. ENOSPC when all numbers are taken.
-    pub fn open(credentials: &Credentials) -> Result<Arc<Self>> {
-        let mut pairs = PAIRS.lock();
+    pub fn open(all: &Arc<Pairs>, credentials: &Credentials) -> Result<Arc<Self>> {
+        let one_more = |count| (count < all.most_of_all).then_some(count + 1);
+        COUNT
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .map_err(|_| Errno::ENOSPC)?;
+        let mut pairs = all.pairs.lock();
         let mut number = 0;
         for taken in pairs.keys() {
             if *taken != number {
@@ -86,7 +125,8 @@ impl Master {
             }
             number += 1;
         }
-        if number >= MOST {
+        if number >= all.most {
+            COUNT.fetch_sub(1, Ordering::Relaxed);
             return Err(Errno::ENOSPC);
         }
         let slave = Tty::new((SLAVE_MAJOR, number), format!("pts/{number}"), true);
@@ -98,7 +138,7 @@ impl Master {
             node: Arc::new(SpinLock::new(None)),
         };
         pairs.insert(number, pair);
-        Ok(Arc::new(Self { number, slave }))
+        Ok(Arc::new(Self { number, pairs: Arc::clone(all), slave }))
     }
 
     /// Returns the slave's number (TIOCGPTN).
@@ -223,7 +263,7 @@ impl FileOps for Master {
     }
 
     fn release(&self, _file: &OpenFile) {
-        PAIRS.lock().remove(&self.number);
+        self.pairs.remove(self.number);
         self.slave.hang_up();
     }
 }

@@ -212,9 +212,10 @@ fn open_unnamed(
     open_location(resolver, location, flags, true, counted)
 }
 
-/// Whether devices of a mount are not opened: it says so, or users mounted its file system.
-fn has_no_devices(mount: &Mount) -> bool {
-    mount.flags() & MS_NODEV != 0 || !mount.user().is_first()
+/// Whether a device is not opened through a mount: that says so, or users mounted its file system,
+/// in which numbers mean nothing.
+fn has_no_devices(mount: &Mount, inode: &Arc<dyn Inode>) -> bool {
+    mount.flags() & MS_NODEV != 0 || !mount.user().is_first() && !inode.opens_itself()
 }
 
 /// Opens the file at a place. `created`: the file was just made, so its permissions do not matter.
@@ -233,9 +234,7 @@ pub fn open_location(
     match attributes.kind {
         FileKind::Symlink => return Err(Errno::ELOOP),
         FileKind::Directory if writes || flags & O_CREAT != 0 => return Err(Errno::EISDIR),
-        FileKind::CharDevice | FileKind::BlockDevice
-            if has_no_devices(&location.mount) && !inode.opens_itself() =>
-        {
+        FileKind::CharDevice | FileKind::BlockDevice if has_no_devices(&location.mount, &inode) => {
             return Err(Errno::EACCES);
         }
         _ => {}

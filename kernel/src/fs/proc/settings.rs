@@ -223,6 +223,7 @@ fn set_logged(_: &(), text: &[u8]) -> Result<()> {
 
 static PTY: &[Item<()>] = &[
     constant!("max", crate::tty::pty::MOST),
+    constant!("reserve", crate::tty::pty::RESERVED),
     Item {
         name: "nr",
         what: What::Text(|(), out| line(out, format_args!("{}", crate::tty::pty::count()))),
