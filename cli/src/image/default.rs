@@ -214,13 +214,14 @@ disk "$root" "$image"
     ),
 };
 
-/// Programs that make namespaces, for tests.
+/// Programs that make namespaces and containers, for tests.
 pub const SANDBOXES: Recipe = Recipe {
     name: "sandboxes",
     title: "Debian's sandboxes",
     packages: &[
         "base-files",
         "base-passwd",
+        "bsdutils",
         "bubblewrap",
         "busybox-static",
         "coreutils",
@@ -232,6 +233,8 @@ pub const SANDBOXES: Recipe = Recipe {
         "libc-bin",
         "mount",
         "procps",
+        "runc",
+        "sed",
         "util-linux",
         MERGED,
     ],

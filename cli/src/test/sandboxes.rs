@@ -1,6 +1,7 @@
-//! Debian's unshare and bubblewrap, unmodified, in a machine, as root and as an ordinary user:
+//! Debian's unshare, bubblewrap and runc, unmodified, in a machine, as root and as an ordinary user:
 //! `sandboxes.sh` has what they are asked to do. The calls have cases of their own
-//! (`tests/c/userns.c`, `tests/c/usermount.c`, `tests/c/netns.c`).
+//! (`tests/c/userns.c`, `tests/c/usermount.c`, `tests/c/netns.c`, `tests/c/propagate.c`,
+//! `tests/c/devpts.c`).
 
 use super::Trial;
 use super::command::{Check, Hayate, trials_of};
@@ -9,12 +10,15 @@ use crate::arguments::Test;
 use crate::image::default;
 use anyhow::Result;
 
-const CHECKS: [(&str, Check); 5] = [
+const CHECKS: [(&str, Check); 8] = [
     ("unshare_maps_the_user", |hayate| check(hayate, "unshare")),
     ("unshare_mounts_memory", |hayate| check(hayate, "mounts")),
     ("unshare_numbers_processes", |hayate| check(hayate, "processes")),
     ("unshare_makes_a_network", |hayate| check(hayate, "network")),
+    ("unshare_shares_mounts", |hayate| check(hayate, "propagation")),
     ("bubblewrap_keeps_a_program_in", |hayate| check(hayate, "bubblewrap")),
+    ("bubblewrap_makes_a_dev", |hayate| check(hayate, "dev")),
+    ("runc_runs_bundles_of_a_user", |hayate| check(hayate, "runc")),
 ];
 
 /// The trials.

@@ -135,6 +135,82 @@ bubblewrap)
     is '127.0.0.1/8 ::1/128' words user bwrap --ro-bind / / --unshare-all --proc /proc -- sh -c \
         "ip -o addr | tr -s ' ' | cut -d' ' -f4"
     ;;
+dev)
+    # Terminals of its own, and none of others.
+    exec 3<> /dev/ptmx
+    sandbox='bwrap --ro-bind / / --dev /dev'
+    for user in user ''; do
+        is 'ptmx' $user $sandbox -- ls /dev/pts
+        is '/dev/pts/0 ptmx' words $user $sandbox -- sh -c \
+            'script -qc "tty; ls /dev/pts | grep -v 0" /dev/null | tr -d "\r"'
+        is 'console? no' $user $sandbox -- sh -c 'ls /dev/hvc0 2> /dev/null || echo "console? no"'
+    done
+    exec 3>&-
+    ;;
+propagation)
+    kind() { findmnt -no PROPAGATION "$1"; }
+    is private kind /
+    mount --make-rshared / || fail "it is not shared"
+    is shared kind /
+    is private unshare -m findmnt -no PROPAGATION /
+    is shared unshare -m --propagation unchanged findmnt -no PROPAGATION /
+    is private,slave unshare -m --propagation slave findmnt -no PROPAGATION /
+    is private,slave user unshare -Urm --propagation unchanged findmnt -no PROPAGATION /
+    # A mount of outside arrives, and one of inside does not leave.
+    mkdir -p here there
+    mkfifo go
+    unshare -m --propagation slave sh -ec 'mount -t tmpfs none there; echo > go
+        read _ < go; cat here/f; umount there' > got &
+    read -r _ < go
+    mountpoint -q there && fail "it left"
+    mount -t tmpfs none here
+    echo arrived > here/f
+    echo > go
+    wait $! || fail "inside: $?"
+    is arrived cat got
+    umount here || fail "it is in use"
+    mount --make-rprivate /
+    is private kind /
+    ;;
+runc)
+    mount -t cgroup2 none /sys/fs/cgroup || fail "no control groups"
+    mkdir -p bundle/rootfs/bin bundle/rootfs/proc bundle/rootfs/sys bundle/rootfs/dev
+    for tool in sh id hostname ps echo cat sleep mount; do
+        ln -s busybox bundle/rootfs/bin/$tool
+    done
+    cp /bin/busybox bundle/rootfs/bin
+    chown -R 1000:1000 bundle
+    mkdir -m 700 run
+    chown 1000 run
+    export XDG_RUNTIME_DIR=/tmp/run
+    cd bundle || exit 1
+    runc spec --rootless
+    # container COMMAND: makes the bundle one that runs it.
+    container() {
+        sed -e 's/"terminal": true/"terminal": false/' -e 's/"hostID": 0/"hostID": 1000/' \
+            -e "s#\"rootfs\"#\"/tmp/bundle/rootfs\"#" \
+            -e "s#\"sh\"\$#\"sh\", \"-c\", \"$1\"#" config.json > next.json
+        mkdir -p "$2"
+        mv next.json "$2/config.json"
+    }
+    container 'echo hello; id -u; hostname; exit 7' first
+    got=$(user runc run -b first c1)
+    [ $? = 7 ] || fail "another status"
+    is 'hello 0 runc' echo $got
+    container 'ps -o pid,comm' second
+    is 'PID COMMAND 1 ps' words user runc run -b second c2
+    container 'echo x > /f' third
+    user runc run -b third c3 2> /dev/null && fail "its root was written"
+    container 'sleep 1000' fourth
+    user runc run -d -b fourth c4 > /dev/null 2>&1 < /dev/null || fail "it was not started"
+    is 'running' sh -c "$(command -v setpriv) --reuid 1000 --regid 1000 --clear-groups \
+        runc list -f json | grep -o running"
+    is 'in it' user runc exec c4 echo in it
+    is 'runc' user runc exec c4 hostname
+    user runc kill c4 KILL || fail "it was not killed"
+    until user runc delete c4 2> /dev/null; do sleep 0.1; done
+    pgrep -x sleep && fail "it lives on"
+    ;;
 *)
     fail "no check $1"
     ;;
