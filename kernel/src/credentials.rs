@@ -55,6 +55,7 @@ pub enum Capability {
     Setfcap = 31,
     Syslog = 34,
     WakeAlarm = 35,
+    Bpf = 39,
 }
 
 /// Number of the last capability of Linux 6.1 (`CAP_CHECKPOINT_RESTORE`).

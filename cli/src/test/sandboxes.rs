@@ -1,7 +1,7 @@
 //! Debian's unshare, bubblewrap and runc, unmodified, in a machine, as root and as an ordinary user:
 //! `sandboxes.sh` has what they are asked to do. The calls have cases of their own
 //! (`tests/c/userns.c`, `tests/c/usermount.c`, `tests/c/netns.c`, `tests/c/propagate.c`,
-//! `tests/c/devpts.c`).
+//! `tests/c/devpts.c`, `tests/c/devcg.c`).
 
 use super::Trial;
 use super::command::{Check, Hayate, trials_of};
@@ -18,7 +18,7 @@ const CHECKS: [(&str, Check); 8] = [
     ("unshare_shares_mounts", |hayate| check(hayate, "propagation")),
     ("bubblewrap_keeps_a_program_in", |hayate| check(hayate, "bubblewrap")),
     ("bubblewrap_makes_a_dev", |hayate| check(hayate, "dev")),
-    ("runc_runs_bundles_of_a_user", |hayate| check(hayate, "runc")),
+    ("runc_runs_bundles", |hayate| check(hayate, "runc")),
 ];
 
 /// The trials.

@@ -175,7 +175,7 @@ propagation)
 runc)
     mount -t cgroup2 none /sys/fs/cgroup || fail "no control groups"
     mkdir -p bundle/rootfs/bin bundle/rootfs/proc bundle/rootfs/sys bundle/rootfs/dev
-    for tool in sh id hostname ps echo cat sleep mount; do
+    for tool in sh id hostname ps ls echo cat sleep mount mknod; do
         ln -s busybox bundle/rootfs/bin/$tool
     done
     cp /bin/busybox bundle/rootfs/bin
@@ -209,6 +209,26 @@ runc)
     is 'runc' user runc exec c4 hostname
     user runc kill c4 KILL || fail "it was not killed"
     until user runc delete c4 2> /dev/null; do sleep 0.1; done
+    pgrep -x sleep && fail "it lives on"
+    # By root: with devices, limits and a pause.
+    rm config.json && runc spec
+    container 'echo hello; ls /dev/pts; exit 7' fifth
+    got=$(runc run -b fifth c5)
+    [ $? = 7 ] || fail "another status"
+    is 'hello ptmx' echo $got
+    container 'mknod /dev/null2 c 1 3; cat /dev/null2; mknod /dev/mem c 1 1; cat /dev/mem' sixth
+    sed -i 's/"CAP_KILL"/"CAP_KILL", "CAP_MKNOD"/' sixth/config.json
+    got=$(runc run -b sixth c6 2>&1) && fail "memory was read: $got"
+    is "cat: can't open '/dev/mem': Operation not permitted" echo "$got"
+    container 'sleep 1000' seventh
+    sed -i 's/"resources": {/"resources": { "memory": { "limit": 16777216 },/' seventh/config.json
+    runc run -d -b seventh c7 > /dev/null 2>&1 < /dev/null || fail "it was not started"
+    is 16777216 runc exec c7 cat /sys/fs/cgroup/memory.max
+    runc pause c7 || fail "it was not frozen"
+    is '"paused"' sh -c "runc state c7 | grep -o '\"paused\"'"
+    runc resume c7 && runc update --pids-limit 20 c7 || fail "it was not changed"
+    is 20 runc exec c7 cat /sys/fs/cgroup/pids.max
+    runc delete -f c7
     pgrep -x sleep && fail "it lives on"
     ;;
 *)

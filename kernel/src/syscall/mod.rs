@@ -21,6 +21,7 @@
 pub mod adjust;
 mod arch;
 pub mod argument;
+mod bpf;
 pub mod calls;
 mod control;
 mod credentials;

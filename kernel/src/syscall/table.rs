@@ -437,7 +437,7 @@ syscalls! {
         301 fanotify_mark(fd: Fd, flags: Flags, mask: Word, directory: Fd, path: Path) [none "no fanotify"];
         313 finit_module(fd: Fd, parameters: Path, flags: Flags) [none "no kernel modules"];
         320 kexec_file_load(kernel: Fd, initrd: Fd, length: Size, line: Path, flags: Flags) [none "no kexec"];
-        321 bpf(command: Int, attributes: Pointer, size: Uint) [none "no BPF"];
+        321 bpf(command: Int, attributes: Pointer, size: Uint) [partial bpf::bpf "programs about devices of control groups alone, without stack, maps, helper functions and loops; else EINVAL"];
         323 userfaultfd(flags: Flags) [none "no faults handled by programs"];
         425 io_uring_setup(entries: Uint, parameters: Pointer) [none "no io_uring"];
         426 io_uring_enter(fd: Fd, submit: Uint, complete: Uint, flags: Flags, mask: Pointer, size: Size) [none "no io_uring"];

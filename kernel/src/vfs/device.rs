@@ -41,6 +41,25 @@ pub fn open_fifo(inode: &Arc<dyn Inode>, request: &OpenRequest<'_>) -> Result<Ar
     FIFO.get().ok_or(Errno::ENXIO)?(inode, request)
 }
 
+/// Fails with `EPERM` if the caller may not read (4), write (2) or make (8) a device.
+type Rules = fn(FileKind, DeviceNumber, u32) -> Result<()>;
+
+static RULES: Once<Rules> = Once::new();
+
+/// Another right to a device beside [`access`](crate::credentials::access): to make a node of it.
+pub const MAKE: u32 = 8;
+
+/// Registers the function that knows who may use which devices; at boot.
+pub fn register_rules(rules: Rules) {
+    RULES.call_once(|| rules);
+}
+
+/// Fails with `EPERM` if the caller may not use a device so ([`access`](crate::credentials::access),
+/// [`MAKE`]), whoever owns the node.
+pub fn require_allowed(kind: FileKind, number: DeviceNumber, wanted: u32) -> Result<()> {
+    RULES.get().map_or(Ok(()), |rules| rules(kind, number, wanted))
+}
+
 struct Driver {
     device: Arc<dyn Device>,
     name: &'static str,

@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use hayate_abi::{Errno, Result};
 
 use super::dentry::{Dentry, DentryState, Name};
+use super::device;
 use super::filesystem::Caching;
 use super::inode::{Attributes, DeviceNumber, FileKind, Inode, Owner, RenameFlags};
 use super::mount::Location;
@@ -114,19 +115,20 @@ pub fn mknod(
     path: &[u8],
     kind: FileKind,
     mode: u16,
-    device: DeviceNumber,
+    number: DeviceNumber,
 ) -> Result<Location> {
     if matches!(kind, FileKind::CharDevice | FileKind::BlockDevice)
-        && !(kind == FileKind::CharDevice && device == DeviceNumber::NONE)
+        && !(kind == FileKind::CharDevice && number == DeviceNumber::NONE)
     {
         resolver.credentials.require(Capability::Mknod)?;
+        device::require_allowed(kind, number, device::MAKE)?;
     }
     make(resolver, path, false, |inode, name, attributes| {
         let owner = new_owner(attributes, resolver.credentials);
         let mode = set_id::of_new(attributes, resolver, mode & 0o7777, false);
         match kind {
             FileKind::Regular => inode.create(name, mode, owner),
-            _ => inode.mknod(name, kind, mode, device, owner),
+            _ => inode.mknod(name, kind, mode, number, owner),
         }
     })
 }

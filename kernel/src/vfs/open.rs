@@ -253,6 +253,9 @@ pub fn open_location(
             check_writable(&location)?;
         }
         permitted(resolver.credentials, &attributes, wanted)?;
+        if matches!(attributes.kind, FileKind::CharDevice | FileKind::BlockDevice) {
+            device::require_allowed(attributes.kind, inode.metadata()?.represents, wanted)?;
+        }
         if flags & O_NOATIME != 0 && !resolver.credentials.owns(attributes.uid) {
             return Err(Errno::EPERM);
         }

@@ -135,6 +135,14 @@ impl FileSystem for Cgroups {
     }
 }
 
+/// The group of an open directory.
+///
+/// # Errors
+/// `EBADF`: it is none of a group.
+pub fn group_of(directory: &OpenFile) -> Result<Arc<Group>> {
+    downcast::<Group>(directory.inode()).and_then(Group::arc).ok_or(Errno::EBADF)
+}
+
 /// The group in which a process of `maker` may begin, as the descriptor of its directory says
 /// (`cgroup_css_set_fork`). `as_thread`: a thread of the same process is to begin.
 ///
@@ -145,7 +153,7 @@ pub fn group_to_begin_in(
     maker: &Thread,
     as_thread: bool,
 ) -> Result<Arc<Group>> {
-    let group = downcast::<Group>(directory.inode()).and_then(Group::arc).ok_or(Errno::EBADF)?;
+    let group = group_of(directory)?;
     let lock = group::lock();
     group.live(&lock)?;
     let credentials = maker.credentials();

@@ -23,6 +23,7 @@ use hayate_cgroup_rules::share::Shares;
 use hayate_machine::sync::{Lazy, SpinLock};
 
 use super::events::Changes;
+use super::filters::Attached;
 use crate::reclaim::growth;
 use crate::schedule::{Mutex, MutexGuard};
 use crate::vfs::dentry::Name;
@@ -168,6 +169,8 @@ pub struct Group {
     pub memory: Memory,
     /// What the controller `cpu` has of it.
     pub cpu: Cpu,
+    /// The programs that say which devices its members may use.
+    pub(super) devices: SpinLock<Attached>,
     /// How often a process or thread was refused for want of `pids.max`.
     pub pids_refused: AtomicUsize,
     /// Nanoseconds that former members have run here, and those of removed groups below.
@@ -240,6 +243,7 @@ impl Group {
             pids_events: Changes::default(),
             memory: Memory::default(),
             cpu: Cpu::default(),
+            devices: SpinLock::new(Attached::default()),
             pids_refused: AtomicUsize::new(0),
             spent: SpinLock::new(Spent::default()),
             told: SpinLock::new(Spent::default()),
@@ -295,6 +299,7 @@ impl Group {
         }
         group.removed.store(true, Ordering::SeqCst);
         let removed = self.children.lock().remove(&group.name);
+        let attached = core::mem::take(&mut *group.devices.lock());
         for around in group.around() {
             around.descendants.fetch_sub(1, Ordering::Relaxed);
             around.dying.fetch_add(1, Ordering::Relaxed);
@@ -303,7 +308,7 @@ impl Group {
         let spent = *group.spent.lock();
         self.spent.lock().add(spent);
         self.touch();
-        drop(removed);
+        drop((removed, attached));
         Ok(())
     }
 

@@ -12,6 +12,7 @@
 //! | [`freezer`] | freezing groups, and the rest of their members |
 //! | [`follow`] | starts and ends of members |
 //! | [`memory`] | whom processes charge their memory, and which of them end at a limit |
+//! | [`filters`], [`devices`] | programs that say which devices members may use |
 //! | [`cpu`] | whose processor time threads share, and their rest when it is spent |
 //! | [`accounts`] | what controllers keep of a group, as a whole |
 //! | [`moves`] | moving a process to another group; ending all of a group |
@@ -53,7 +54,9 @@
 
 pub mod accounts;
 pub mod cpu;
+pub mod devices;
 pub mod events;
+pub mod filters;
 pub mod follow;
 pub mod freezer;
 mod frost;

@@ -12,6 +12,7 @@ use super::{View, at, credentials, locate, open_file, path, raise};
 use crate::credentials::{Capability, Credentials, access as wants};
 use crate::process::numbers;
 use crate::vfs::content::mode::FALLOC_FL_KEEP_SIZE;
+use crate::vfs::device;
 use crate::vfs::directory::check_writable;
 use crate::vfs::inode::{Change, FileKind, Inode, Metadata, Timestamp};
 use crate::vfs::lease;
@@ -214,6 +215,10 @@ pub fn check_access(credentials: &Credentials, place: &Location, mode: u32) -> R
         return Err(Errno::EACCES);
     }
     permitted(credentials, &attributes, mode)?;
+    if matches!(attributes.kind, FileKind::CharDevice | FileKind::BlockDevice) {
+        let number = place.inode()?.metadata()?.represents;
+        device::require_allowed(attributes.kind, number, mode)?;
+    }
     let device = matches!(
         attributes.kind,
         FileKind::CharDevice | FileKind::BlockDevice | FileKind::Fifo | FileKind::Socket
