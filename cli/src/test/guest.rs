@@ -2,8 +2,12 @@
 
 use super::report::{Case, judge};
 use super::{Report, Trial};
+use crate::arguments::disks::MakeDisk;
 use crate::arguments::network::{Net, Network};
 use crate::arguments::{Board, Machine, Monitor, Profile, Test};
+use crate::disks;
+use crate::guest::disk;
+use crate::guest::disk::UserDisk;
 use crate::guest::log::Sink;
 use crate::guest::session::{End, Outcome, Session, Streams};
 use crate::guest::{accel, backtrace, initramfs};
@@ -18,6 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// The programs' folder in a guest.
 pub(super) const GUEST_FOLDER: &str = "/tests";
@@ -147,7 +152,10 @@ pub fn in_machines(options: &Test, programs: &Programs) -> Vec<Trial> {
             let trial = Trial::new(name, move |chosen| {
                 let mut words = vec![format!("{GUEST_FOLDER}/runall")];
                 words.extend(selection(&area, &known, chosen));
-                let (outcome, output, said) = run(&machine, &folder, &words, MACHINE_LIMIT)?;
+                let disks = TestDisks::of(&area)?;
+                let given = disks.as_ref().map_or(&[][..], |disks| &disks.given);
+                let (outcome, output, said) =
+                    run_with(given, &machine, &folder, &words, MACHINE_LIMIT)?;
                 let cases = judge(cases_of(&output, &area), end(&outcome));
                 let output = format!("{said}{}", failure_shown(&outcome));
                 Ok(Report { cases, output })
@@ -320,8 +328,42 @@ pub(super) fn machine(options: &Test, cpus: u8) -> Machine {
     }
 }
 
+/// Disks of a program that wants some: its cases find them by their serial numbers.
+struct TestDisks {
+    given: Vec<UserDisk>,
+    _folder: TempDir,
+}
+
+impl TestDisks {
+    /// Makes those of a program, `SUITE/AREA`. `None`: it wants none.
+    fn of(area: &str) -> Result<Option<TestDisks>> {
+        const BYTES: u64 = 64 << 20;
+        if !area.ends_with("/iocg") {
+            return Ok(None);
+        }
+        let folder = tempfile::tempdir()?;
+        let place = |name: &str| folder.path().join(format!("{name}.img"));
+        std::fs::File::create(place("iocg"))?.set_len(BYTES)?;
+        let file = place("iocgfs");
+        disks::make(&MakeDisk { size: 2 * BYTES, from: None, label: None, force: false, file })?;
+        let options = ["iocg", "iocgfs"].map(|name| place(name).into_os_string());
+        Ok(Some(TestDisks { given: disk::given(&options)?, _folder: folder }))
+    }
+}
+
 /// Runs a program of the tests in a machine with the default image. Returns its output.
 pub(super) fn run(
+    machine: &Machine,
+    tests: &Path,
+    words: &[String],
+    limit: Duration,
+) -> Result<(Outcome, String, String)> {
+    run_with(&[], machine, tests, words, limit)
+}
+
+/// The same, in a machine with these disks.
+fn run_with(
+    disks: &[UserDisk],
     machine: &Machine,
     tests: &Path,
     words: &[String],
@@ -334,6 +376,9 @@ pub(super) fn run(
     };
     let root = Root::disk(qemu.disk(&root)?);
     let tests = qemu.disk(&tests)?;
+    for disk in disks {
+        qemu.user_disk(disk.clone());
+    }
     let variable = |text: &str| text.as_bytes().to_vec();
     let job = Job {
         arguments: words.iter().map(|word| word.as_bytes().to_vec()).collect(),

@@ -5,8 +5,12 @@
 pub struct Controllers(u16);
 
 /// A controller's name, as files and programs have it, and the set with it alone.
-const NAMES: [(&str, Controllers); 3] =
-    [("cpu", Controllers::CPU), ("memory", Controllers::MEMORY), ("pids", Controllers::PIDS)];
+const NAMES: [(&str, Controllers); 4] = [
+    ("cpu", Controllers::CPU),
+    ("io", Controllers::IO),
+    ("memory", Controllers::MEMORY),
+    ("pids", Controllers::PIDS),
+];
 
 impl Controllers {
     /// None.
@@ -17,8 +21,11 @@ impl Controllers {
     pub const MEMORY: Controllers = Controllers(2);
     /// Processor time.
     pub const CPU: Controllers = Controllers(4);
+    /// Input and output of block devices.
+    pub const IO: Controllers = Controllers(8);
     /// All that there are.
-    pub const ALL: Controllers = Controllers::PIDS.with(Controllers::MEMORY).with(Controllers::CPU);
+    pub const ALL: Controllers =
+        Controllers::PIDS.with(Controllers::MEMORY).with(Controllers::CPU).with(Controllers::IO);
     /// Those that are *threaded*: processes of the group that gives them to its children do not
     /// compete with these (`cgrp_dfl_threaded_ss_mask`).
     pub const THREADED: Controllers = Controllers::PIDS.with(Controllers::CPU);
@@ -134,7 +141,7 @@ mod tests {
         assert_eq!(Request::parse(b"-pids +pids"), enable);
         assert_eq!(Request::parse(b"+pids  -pids"), disable);
         assert_eq!(Request::parse(b""), Some(Request::default()));
-        for bad in ["pids", "+io", "+", "-", "+pids,-pids", "*pids", "+pids\n+pids"] {
+        for bad in ["pids", "+rdma", "+", "-", "+pids,-pids", "*pids", "+pids\n+pids"] {
             assert_eq!(Request::parse(bad.as_bytes()), None, "{bad}");
         }
     }
@@ -155,7 +162,7 @@ mod tests {
     #[test]
     fn names_are_listed() {
         let names: alloc::vec::Vec<&str> = Controllers::ALL.names().collect();
-        assert_eq!(names, ["cpu", "memory", "pids"]);
+        assert_eq!(names, ["cpu", "io", "memory", "pids"]);
         assert_eq!(NONE.names().count(), 0);
     }
 }

@@ -8,6 +8,7 @@
 //! | [`bandwidth`] | the processor time that a group may have in each period |
 //! | [`controllers`] | which controllers there are, what `cgroup.subtree_control` is told |
 //! | [`domain`] | which group may hold processes, and which may give controllers to its children |
+//! | [`io`] | the limits of input and output, and how a group is held to them |
 //! | [`memory`] | what is charged for memory, with limits, events and uses |
 //! | [`meter`] | counts that rise and fall in a group and in all around it, with limits |
 //! | [`number`] | the numbers and limits that programs write |
@@ -26,6 +27,7 @@ pub mod amount;
 pub mod bandwidth;
 pub mod controllers;
 pub mod domain;
+pub mod io;
 pub mod memory;
 pub mod meter;
 pub mod number;

@@ -11,6 +11,7 @@
 pub mod block;
 pub mod entropy;
 mod fw_disk;
+pub mod io;
 pub mod net;
 pub mod virtio_9p;
 pub mod virtio_balloon;

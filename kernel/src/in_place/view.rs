@@ -64,6 +64,10 @@ impl PageSource for HeaderFileSource {
         let count = frames.len().min(usize::try_from(row).unwrap_or(usize::MAX));
         self.raw.read_pages(place, frames.get(..count).unwrap_or(frames))
     }
+
+    fn device(&self) -> Option<usize> {
+        self.raw.device()
+    }
 }
 
 /// Makes the page cache that shows the original of a header file. `raw` reads the pages of the

@@ -205,6 +205,12 @@ impl PageCache {
         self.source.as_ref().is_none_or(|source| source.memory_only())
     }
 
+    /// The disk that it is read from ([`PageSource::device`]).
+    #[inline]
+    pub fn device(&self) -> Option<usize> {
+        self.source.as_ref().and_then(|source| source.device())
+    }
+
     /// Whether the pages are copies of a content that others change as well
     /// ([`PageSource::is_copied`]).
     pub fn is_copied(&self) -> bool {

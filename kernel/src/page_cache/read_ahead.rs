@@ -20,6 +20,7 @@ use hayate_machine::sync::SpinLock;
 
 use super::cache::PageCache;
 use super::load::Reader;
+use crate::drivers::io;
 use crate::reclaim::charge;
 use crate::schedule;
 use crate::schedule::WaitQueue;
@@ -29,7 +30,7 @@ pub const WINDOW: u64 = 32;
 /// The most requests that can wait.
 const MOST: usize = 32;
 /// The number of threads that read.
-const READERS: usize = 2;
+const READERS: usize = io::READERS;
 
 struct ReadAhead {
     page_cache: Weak<PageCache>,
@@ -38,6 +39,8 @@ struct ReadAhead {
     reader: Reader,
     /// Whom the pages are charged to: who asked.
     owner: u32,
+    /// The group on whose behalf the disk is asked.
+    group: u32,
 }
 
 static REQUESTS: SpinLock<ArrayVec<ReadAhead, MOST>> = SpinLock::new(ArrayVec::new_const());
@@ -48,13 +51,15 @@ static ASKED: WaitQueue = WaitQueue::new();
 /// # Errors
 /// `ENOMEM`.
 pub fn start() -> hayate_abi::Result<()> {
-    for _ in 0..READERS {
-        schedule::start_kernel("read-ahead", || {
+    for number in 0..READERS {
+        schedule::start_kernel("read-ahead", move || {
             loop {
                 let request = ASKED.wait(|| REQUESTS.lock().pop_at(0));
                 if let Some(page_cache) = request.page_cache.upgrade() {
-                    let ReadAhead { reader, owner, first, count, .. } = request;
-                    page_cache.read_on_behalf(owner, reader, first, count);
+                    let ReadAhead { reader, owner, group, first, count, .. } = request;
+                    io::on_behalf(number, group, || {
+                        page_cache.read_on_behalf(owner, reader, first, count);
+                    });
                 }
             }
         })?;
@@ -75,7 +80,12 @@ pub fn ask_for(reader: Reader, page_cache: &Arc<PageCache>, first: u64, count: u
     {
         return;
     }
+    // A group that has read too much already does without.
+    if page_cache.device().is_some_and(io::reads_too_much) {
+        return;
+    }
     let owner = charge::current_owner();
+    let group = io::current();
     {
         let mut requests = REQUESTS.lock();
         let same = |other: &ReadAhead| {
@@ -86,7 +96,7 @@ pub fn ask_for(reader: Reader, page_cache: &Arc<PageCache>, first: u64, count: u
             return;
         }
         let page_cache = Arc::downgrade(page_cache);
-        requests.push(ReadAhead { page_cache, first, count, reader, owner });
+        requests.push(ReadAhead { page_cache, first, count, reader, owner, group });
     }
     ASKED.wake_one();
 }

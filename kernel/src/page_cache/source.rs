@@ -10,6 +10,12 @@ pub trait PageSource: Send + Sync {
     /// zero. Sleeps. Returns how many frames were filled, counted from the first; at least one.
     fn read_pages(&self, first: u64, frames: &[Frame]) -> Result<usize>;
 
+    /// The disk that the pages lie on, by its place among those whose requests are counted
+    /// ([`crate::drivers::io`]); `None`: on none. Constant.
+    fn device(&self) -> Option<usize> {
+        None
+    }
+
     /// Returns the source's own frame of the page, if it has the page in memory and allows sharing.
     fn lend(&self, index: u64) -> Option<Frame> {
         let _ = index;

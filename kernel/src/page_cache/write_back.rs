@@ -35,8 +35,9 @@ use hayate_machine::frames::{self, Frame};
 use hayate_machine::sync::SpinLock;
 use hayate_protocols::write_errors::Seen;
 
-use super::cache::{PageCache, SHIFT};
+use super::cache::{PAGE, PageCache, SHIFT};
 use super::pages::{Batch, dirty};
+use crate::drivers::io;
 use crate::reclaim;
 use crate::reclaim::growth::Grow;
 use crate::schedule::time::monotonic_ns;
@@ -207,6 +208,11 @@ impl PageCache {
     pub fn note_dirty(&self, index: u64, frame: &Frame) -> bool {
         let marked = self.pages.lock().mark_dirty(index, frame);
         if marked == Some(true) {
+            if io::groups::is_limited()
+                && let Some(device) = self.device()
+            {
+                io::made_dirty(device, PAGE as u64);
+            }
             // Counting the page was a locked instruction, which is a full barrier.
             if IS_IDLE.load(Ordering::SeqCst) || dirty() > SOON.load(Ordering::Relaxed) {
                 WORK.wake_all();

@@ -4,10 +4,11 @@ use hayate_machine::trap::{self, UserRegs};
 
 use super::thread;
 use super::{cgroup, fault, signal};
+use crate::drivers::io;
 
 /// Handles the processes' attention bits of the current execution, for the attention handler.
 pub fn attend(regs: &mut UserRegs) {
-    if trap::attention::get() & (trap::MEMORY | trap::SPENT) != 0 && obey_limits() {
+    if trap::attention::get() & (trap::MEMORY | trap::SPENT | io::OWES) != 0 && obey_limits() {
         return;
     }
     if trap::attention::get() & trap::INTERRUPTED == 0 {
@@ -20,8 +21,8 @@ pub fn attend(regs: &mut UserRegs) {
     }
 }
 
-/// Does what limits of memory and of processor time ask for. Returns whether nothing else is to be
-/// done.
+/// Does what limits of memory, of processor time and of disks ask for. Returns whether nothing else
+/// is to be done.
 #[cold]
 fn obey_limits() -> bool {
     if trap::attention::get() & trap::MEMORY != 0 {
@@ -35,6 +36,9 @@ fn obey_limits() -> bool {
     }
     if trap::attention::get() & trap::SPENT != 0 {
         cgroup::cpu::rest();
+    }
+    if trap::attention::get() & io::OWES != 0 {
+        cgroup::io::rest();
     }
     false
 }

@@ -118,6 +118,7 @@ pub fn init() {
     resources::register();
     seccomp::init();
     cgroup::memory::init();
+    cgroup::io::init();
     images::init();
     templates::init();
 }

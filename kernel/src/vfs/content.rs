@@ -4,10 +4,12 @@
 use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
+use hayate_cgroup_rules::io::Direction;
 
 use super::inode::FileKind;
 use super::open_file::{OpenFile, Whence, default_seek};
 use super::transfer::{Input, Output};
+use crate::drivers::io;
 use crate::page_cache::cache::{PAGE, PageCache};
 use crate::page_cache::read_ahead::WINDOW;
 use crate::page_cache::{load, read_ahead, seals};
@@ -50,6 +52,43 @@ pub fn read_cached(
     read_with(page_cache, Some(page_cache), offset, out)
 }
 
+/// How many of the wanted pages may be read at once, after a rest if the caller's control group has
+/// read too much ([`io`]). `None`: the caller's process ends.
+fn possible(page_cache: &PageCache, wanted: u64) -> Option<u64> {
+    match page_cache.device() {
+        Some(device) if io::is_held(device, Direction::Read) => {
+            io::rest(device, Direction::Read).then_some(wanted.min(WINDOW))
+        }
+        _ => Some(wanted),
+    }
+}
+
+/// Calls `write`, which writes what it is given and takes the content lock: once, or for one part
+/// after the other if the caller's control group is held to a speed of writing; then it rests in
+/// between, without the lock. Returns the bytes of all parts.
+pub fn in_parts(
+    page_cache: &PageCache,
+    input: &mut Input<'_>,
+    mut write: impl FnMut(&mut Input<'_>) -> Result<usize>,
+) -> Result<usize> {
+    /// Bytes that are written without a rest.
+    const PART: usize = 256 << 10;
+    let device = page_cache.device().filter(|&device| io::is_held(device, Direction::Write));
+    let Some(device) = device else { return write(input) };
+    let outcome = loop {
+        if !io::rest(device, Direction::Write) {
+            break Err(Errno::EINTR);
+        }
+        let (length, before) = (input.remaining().min(PART), input.done());
+        match input.part(length, &mut write) {
+            Ok(_) if input.remaining() == 0 || input.done() - before < length => break Ok(()),
+            Ok(_) => {}
+            Err(error) => break Err(error),
+        }
+    };
+    input.finish(outcome)
+}
+
 #[inline]
 fn read_with(
     page_cache: &PageCache,
@@ -79,6 +118,7 @@ fn read_with(
             None => {
                 let wanted = (out.remaining() as u64).div_ceil(PAGE as u64) + 1;
                 let wanted = wanted.max(WINDOW - index % WINDOW);
+                let Some(wanted) = possible(page_cache, wanted) else { break Err(Errno::EINTR) };
                 if let Some(cached) = cached
                     && (index == 0 || page_cache.peek(index - 1).is_some())
                 {

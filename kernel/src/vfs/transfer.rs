@@ -268,6 +268,15 @@ impl<'a> Input<'a> {
         self.done
     }
 
+    /// Lets `take` have only the next `length` bytes.
+    pub fn part<T>(&mut self, length: usize, take: impl FnOnce(&mut Self) -> T) -> T {
+        let behind = self.remaining.saturating_sub(length);
+        self.remaining -= behind;
+        let taken = take(self);
+        self.remaining += behind;
+        taken
+    }
+
     /// Limits what is left to `length` bytes (for a write that may not take all).
     pub fn limit(&mut self, length: usize) {
         self.remaining = self.remaining.min(length);

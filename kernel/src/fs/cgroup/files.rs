@@ -15,6 +15,7 @@ use hayate_machine::cpu;
 
 use super::cpu as processor;
 use super::file::{File, NEXT, Opening, Where, number_error};
+use super::io;
 use super::memory;
 use super::permission::{self, PROCS};
 use crate::credentials::Credentials;
@@ -34,7 +35,7 @@ use Where::{Everywhere, NotInRoot};
 const PIDS: Where = Where::With(Controllers::PIDS);
 
 /// All files.
-pub static FILES: [File; 31] = [
+pub static FILES: [File; 33] = [
     File::shown("cgroup.controllers", NEXT + 1, Everywhere, |group, out| {
         names(group.available(), out)
     }),
@@ -88,6 +89,8 @@ pub static FILES: [File; 31] = [
     File::shown("cpu.stat", NEXT + 10, Everywhere, processor_time),
     processor::WEIGHT,
     processor::NICE,
+    io::MAX,
+    io::STAT,
     memory::CURRENT,
     memory::EVENTS,
     memory::EVENTS_LOCAL,

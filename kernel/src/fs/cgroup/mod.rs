@@ -6,7 +6,7 @@
 //! | `permission` | who may move a process from one group to another |
 //! | `file` | a file of a group: where it is, what it shows, what writing does |
 //! | `files` | the files of groups, and those of controllers that are small |
-//! | `cpu`, `memory` | those of the controllers `cpu` and `memory` |
+//! | `cpu`, `io`, `memory` | those of the controllers of these names |
 //! | `node` | groups and their files as inodes, and open files |
 //!
 //! There is one tree, however often it is mounted. A group is the inode of its directory. Groups
@@ -20,6 +20,7 @@
 mod cpu;
 mod file;
 mod files;
+mod io;
 mod memory;
 mod node;
 mod options;

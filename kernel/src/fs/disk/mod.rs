@@ -26,6 +26,7 @@ use hayate_machine::sync::{RwSpinLock, SpinLock};
 
 use crate::drivers::block;
 use crate::drivers::block::{BlockDevice, SECTOR, Segment};
+use crate::drivers::io::device::Counted;
 use crate::page_cache::cache::PageCache;
 use crate::page_cache::source::PageSource;
 use crate::page_cache::write_back;
@@ -45,7 +46,7 @@ const AROUND: u64 = 16;
 pub struct Disk {
     name: String,
     number: DeviceNumber,
-    driver: Arc<dyn BlockDevice>,
+    device: Arc<Counted>,
     page_cache: Arc<PageCache>,
     /// Set by `BLKROSET`.
     write_protected: AtomicBool,
@@ -116,8 +117,10 @@ pub fn init() -> Result<()> {
         };
         let number = DeviceNumber::new(MAJOR, index as u32 * MINORS);
         let size = driver.sectors().saturating_mul(SECTOR);
-        let source = Arc::new(Pages { driver: Arc::clone(&driver) });
-        let page_cache = if driver.read_only() {
+        let is_read_only = driver.read_only();
+        let device = Counted::new(driver, (MAJOR, index as u32 * MINORS))?;
+        let source = Arc::new(Pages { device: Arc::clone(&device) });
+        let page_cache = if is_read_only {
             PageCache::cached(size, source, false)
         } else {
             PageCache::written_back(size, source)
@@ -125,7 +128,7 @@ pub fn init() -> Result<()> {
         let disk = Arc::new(Disk {
             name,
             number,
-            driver,
+            device,
             page_cache,
             write_protected: AtomicBool::new(false),
             opened: AtomicUsize::new(0),
@@ -158,7 +161,7 @@ pub fn sync_all() {
         let Some(disk) = DISKS.read().get(at).cloned() else { break };
         if disk.page_cache.is_written_back() {
             let _ = disk.page_cache.write_everything();
-            let _ = disk.driver.flush();
+            let _ = disk.driver().flush();
         }
     }
 }
@@ -181,7 +184,7 @@ impl Disk {
 
     /// Whether it cannot be written.
     pub fn is_read_only(&self) -> bool {
-        self.driver.read_only() || self.write_protected.load(Ordering::Relaxed)
+        self.driver().read_only() || self.write_protected.load(Ordering::Relaxed)
     }
 
     /// Writes what programs wrote to the node, before the disk is read around its page cache.
@@ -192,9 +195,14 @@ impl Disk {
         if self.page_cache.is_dirty() { self.page_cache.write_everything() } else { Ok(()) }
     }
 
-    /// Returns the driver, for transfers that bypass the page cache.
+    /// Returns the driver, for all but transfers.
     pub fn driver(&self) -> &dyn BlockDevice {
-        &*self.driver
+        self.device.driver()
+    }
+
+    /// Returns the device, for transfers that bypass the page cache.
+    pub fn device(&self) -> &Counted {
+        &self.device
     }
 
     /// Notes that `length` bytes of `frame` are on the disk now, at byte `offset`, inside one page.
@@ -241,25 +249,21 @@ impl Disk {
 
 /// Reads from a device and charges the bytes to the current thread (`task_io_account_read`,
 /// block/blk-core.c).
-pub fn read_for_current(
-    driver: &dyn BlockDevice,
-    sector: u64,
-    segments: &[Segment<'_>],
-) -> Result<()> {
+pub fn read_for_current(device: &Counted, sector: u64, segments: &[Segment<'_>]) -> Result<()> {
     caller::read_from_device(segments.iter().map(|segment| segment.length).sum());
-    driver.read(sector, segments)
+    device.read(sector, segments)
 }
 
 /// The source of a disk's page cache.
 struct Pages {
-    driver: Arc<dyn BlockDevice>,
+    device: Arc<Counted>,
 }
 
 impl PageSource for Pages {
     fn read_pages(&self, first: u64, frames: &[Frame]) -> Result<usize> {
         let per_page = PAGE / SECTOR;
         let start = first.checked_mul(per_page).ok_or(Errno::EIO)?;
-        let mut left = self.driver.sectors().saturating_sub(start).saturating_mul(SECTOR);
+        let mut left = self.device.driver().sectors().saturating_sub(start).saturating_mul(SECTOR);
         let mut segments = Vec::new();
         segments.make_room_exact(frames.len())?;
         for frame in frames {
@@ -273,13 +277,13 @@ impl PageSource for Pages {
             }
         }
         if !segments.is_empty() {
-            read_for_current(&*self.driver, start, &segments)?;
+            read_for_current(&self.device, start, &segments)?;
         }
         Ok(frames.len())
     }
 
     fn write_pages(&self, pages: &[(u64, Frame)]) -> Result<()> {
-        let sectors = self.driver.sectors();
+        let sectors = self.device.driver().sectors();
         let per_page = PAGE / SECTOR;
         let mut pieces = pages.iter().filter_map(|(index, frame)| {
             let sector = index.checked_mul(per_page)?;
@@ -287,6 +291,10 @@ impl PageSource for Pages {
             let length = (count * SECTOR) as usize;
             (length > 0).then_some((sector, Segment { frame, offset: 0, length }))
         });
-        self.driver.write(&mut pieces)
+        self.device.write_content(&mut pieces)
+    }
+
+    fn device(&self) -> Option<usize> {
+        Some(self.device.at())
     }
 }

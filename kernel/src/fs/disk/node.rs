@@ -21,7 +21,8 @@ use hayate_protocols::write_errors::Seen;
 
 use super::{Claim, Disk, PAGE, disk};
 use crate::credentials::Capability;
-use crate::drivers::block::{BlockDevice, SECTOR, Segment};
+use crate::drivers::block::{SECTOR, Segment};
+use crate::drivers::io::device::Counted;
 use crate::reclaim;
 use crate::vfs::content::mode::{
     FALLOC_FL_KEEP_SIZE, FALLOC_FL_NO_HIDE_STALE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE,
@@ -106,7 +107,7 @@ impl DiskFile {
         if written == Err(Errno::ENOMEM) {
             return written;
         }
-        told.and_then(|()| self.disk.driver.flush())
+        told.and_then(|()| self.disk.driver().flush())
     }
 
     /// Clears a range: `EINVAL` if it is not of whole sectors inside the disk.
@@ -130,10 +131,10 @@ impl DiskFile {
         page_cache.write_range(offset / PAGE, (end - 1) / PAGE)?;
         let (sector, sectors) = (offset / SECTOR, length / SECTOR);
         match how {
-            Clear::Discard => disk.driver.discard(sector, sectors)?,
-            Clear::Punch => disk.driver.write_zeroes(sector, sectors, true)?,
-            Clear::Zero => match disk.driver.write_zeroes(sector, sectors, true) {
-                Err(Errno::EOPNOTSUPP) => write_zeroes(&*disk.driver, sector, sectors)?,
+            Clear::Discard => disk.device.discard(sector, sectors)?,
+            Clear::Punch => disk.device.write_zeroes(sector, sectors, true)?,
+            Clear::Zero => match disk.device.write_zeroes(sector, sectors, true) {
+                Err(Errno::EOPNOTSUPP) => write_zeroes(&disk.device, sector, sectors)?,
                 outcome => outcome?,
             },
         }
@@ -149,7 +150,7 @@ impl DiskFile {
 }
 
 /// Writes zeroes to a disk that cannot make them itself.
-fn write_zeroes(driver: &dyn BlockDevice, sector: u64, sectors: u64) -> Result<()> {
+fn write_zeroes(device: &Counted, sector: u64, sectors: u64) -> Result<()> {
     /// Sectors that are under way together.
     const PART: u64 = 8192;
     let zero = reclaim::zeroed_frame()?;
@@ -157,7 +158,7 @@ fn write_zeroes(driver: &dyn BlockDevice, sector: u64, sectors: u64) -> Result<(
     while at < end {
         let stop = end.min(at + PART);
         let mut next = at;
-        driver.write(&mut core::iter::from_fn(|| {
+        device.write_content(&mut core::iter::from_fn(|| {
             let start = next;
             let count = (stop - start).min(PAGE / SECTOR);
             next += count;
@@ -215,7 +216,13 @@ impl FileOps for DiskFile {
         let room = disk.size().checked_sub(*offset).filter(|room| *room > 0);
         let room = room.ok_or(Errno::ENOSPC)?;
         input.limit(usize::try_from(room).unwrap_or(usize::MAX));
-        let count = content::write_cached(&disk.page_cache, *offset, input)?;
+        let mut at = *offset;
+        let count = content::in_parts(&disk.page_cache, input, |input| {
+            let before = input.done();
+            let written = content::write_cached(&disk.page_cache, at, input);
+            at += (input.done() - before) as u64;
+            written
+        })?;
         if file.flags() & O_DSYNC != 0 {
             self.sync_range(*offset, count as u64)?;
         } else if is_direct {
@@ -265,7 +272,7 @@ impl FileOps for DiskFile {
 
     fn ioctl(&self, file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
         let disk = &self.disk;
-        let shape = disk.driver.shape();
+        let shape = disk.driver().shape();
         match command {
             ioctl::BLKGETSIZE64 => put(arg, &disk.size().to_le_bytes()),
             ioctl::BLKGETSIZE => put(arg, &(disk.size() / SECTOR).to_le_bytes()),

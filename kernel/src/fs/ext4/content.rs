@@ -39,12 +39,16 @@ impl PageSource for FilePages {
     fn read_pages(&self, first: u64, frames: &[Frame]) -> Result<usize> {
         fill(&self.disk, self.size, first, frames, |offset| self.map.run(offset))
     }
+
+    fn device(&self) -> Option<usize> {
+        Some(self.disk.device().at())
+    }
 }
 
 fn submit(disk: &Disk, request: &mut DiskRequest<'_>) -> Result<()> {
     if !request.segments.is_empty() {
         let sector = request.place / SECTOR;
-        disk::read_for_current(disk.driver(), sector, &request.segments)?;
+        disk::read_for_current(disk.device(), sector, &request.segments)?;
     }
     request.segments.clear();
     request.length = 0;

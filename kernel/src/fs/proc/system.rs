@@ -187,6 +187,8 @@ pub(super) fn cgroups(_: &(), out: &mut Vec<u8>) -> Result<()> {
     line(out, format_args!("#subsys_name\thierarchy\tnum_cgroups\tenabled"))?;
     let (live, dying) = group::root().counts();
     for name in Controllers::ALL.names() {
+        // Its older name (`legacy_name` of `io_cgrp_subsys`).
+        let name = if name == "io" { "blkio" } else { name };
         line(out, format_args!("{name}\t0\t{}\t1", 1 + live + dying))?;
     }
     Ok(())

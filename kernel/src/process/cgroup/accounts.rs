@@ -9,35 +9,49 @@ use hayate_cgroup_rules::controllers::Controllers;
 
 use super::group::{Group, Lock};
 use super::list::each_member;
-use super::{cpu, memory};
+use super::{cpu, io, memory};
+use crate::drivers::io as disks;
 use crate::process::record::Process;
 use crate::reclaim::growth;
 
 /// The controllers that keep something of groups.
-const KEEPING: Controllers = Controllers::MEMORY.with(Controllers::CPU);
+const KEEPING: Controllers = Controllers::MEMORY.with(Controllers::CPU).with(Controllers::IO);
 
 /// Begins what `controllers` keep of a group.
 ///
 /// # Errors
 /// `ENOMEM`; then they keep nothing.
 pub fn begin(group: &Group, controllers: Controllers, lock: &Lock) -> Result<()> {
-    if controllers.has(Controllers::MEMORY) {
-        memory::begin(group, lock)?;
+    type Begin = fn(&Group, &Lock) -> Result<()>;
+    let all: [(Controllers, Begin); 3] = [
+        (Controllers::MEMORY, memory::begin),
+        (Controllers::CPU, cpu::begin),
+        (Controllers::IO, io::begin),
+    ];
+    let mut begun = Controllers::NONE;
+    for (one, begin) in all.into_iter().filter(|(one, _)| controllers.has(*one)) {
+        begin(group, lock).inspect_err(|_| cpu::close(end_some(group, begun, lock)))?;
+        begun = begun.with(one);
     }
-    if controllers.has(Controllers::CPU) {
-        cpu::begin(group, lock).inspect_err(|_| {
-            if controllers.has(Controllers::MEMORY) {
-                memory::end(group, lock);
-            }
-        })?;
-    }
+    io::settle(group);
     Ok(())
+}
+
+/// Ends what `controllers` keep of a group. Returns the number that is to be given to
+/// [`cpu::close`] when its members have settled.
+fn end_some(group: &Group, controllers: Controllers, lock: &Lock) -> u32 {
+    if controllers.has(Controllers::MEMORY) {
+        memory::end(group, lock);
+    }
+    if controllers.has(Controllers::IO) {
+        io::end(group, lock);
+    }
+    if controllers.has(Controllers::CPU) { cpu::end(group, lock) } else { 0 }
 }
 
 /// Ends that in a group that has no members.
 pub fn end(group: &Group, lock: &Lock) {
-    memory::end(group, lock);
-    cpu::close(cpu::end(group, lock));
+    cpu::close(end_some(group, KEEPING, lock));
 }
 
 /// Lets a process take part in what its group has. Call it without spin locks.
@@ -89,11 +103,7 @@ impl Children {
     pub fn take(&self, controllers: Controllers, lock: &Lock) {
         for below in &self.0 {
             let Some(child) = below.first() else { continue };
-            if controllers.has(Controllers::MEMORY) {
-                memory::end(child, lock);
-            }
-            let of_cpu = controllers.has(Controllers::CPU);
-            let number = if of_cpu { cpu::end(child, lock) } else { 0 };
+            let number = end_some(child, controllers, lock);
             settle_all(below);
             cpu::close(number);
         }
@@ -103,6 +113,9 @@ impl Children {
 /// Lets all that live in groups take part in what these have.
 fn settle_all(groups: &[Arc<Group>]) {
     for group in groups {
+        io::settle(group);
         each_member(group, |process| settle(process));
     }
+    // Their threads may rest for a group that does not count them any more.
+    disks::wake();
 }

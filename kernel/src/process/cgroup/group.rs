@@ -171,6 +171,8 @@ pub struct Group {
     pub cpu: Cpu,
     /// The programs that say which devices its members may use.
     pub(super) devices: SpinLock<Attached>,
+    /// Its handle with the controller `io` ([`crate::drivers::io::groups`]); 0: it has none.
+    pub io: AtomicU32,
     /// How often a process or thread was refused for want of `pids.max`.
     pub pids_refused: AtomicUsize,
     /// Nanoseconds that former members have run here, and those of removed groups below.
@@ -244,6 +246,7 @@ impl Group {
             memory: Memory::default(),
             cpu: Cpu::default(),
             devices: SpinLock::new(Attached::default()),
+            io: AtomicU32::new(0),
             pids_refused: AtomicUsize::new(0),
             spent: SpinLock::new(Spent::default()),
             told: SpinLock::new(Spent::default()),

@@ -14,6 +14,7 @@
 //! | [`memory`] | whom processes charge their memory, and which of them end at a limit |
 //! | [`filters`], [`devices`] | programs that say which devices members may use |
 //! | [`cpu`] | whose processor time threads share, and their rest when it is spent |
+//! | [`io`] | which group pays for what processes ask of disks, and their rest |
 //! | [`accounts`] | what controllers keep of a group, as a whole |
 //! | [`moves`] | moving a process to another group; ending all of a group |
 //!
@@ -61,6 +62,7 @@ pub mod follow;
 pub mod freezer;
 mod frost;
 pub mod group;
+pub mod io;
 pub mod list;
 pub mod member;
 pub mod memory;

@@ -12,6 +12,7 @@ use super::accounts;
 use super::freezer::{look_again, tell_notice};
 use super::group::{Group, Lock, News};
 use super::list::each_member;
+use crate::drivers::io;
 use crate::process::record::Process;
 use crate::process::signal::send;
 use crate::process::thread::current;
@@ -76,6 +77,8 @@ pub fn join(process: &Arc<Process>, to: &Arc<Group>, _: &Lock) {
     drop(threads);
     drop(old);
     accounts::settle(process);
+    // A thread of it may rest for the group that it has left.
+    io::wake();
     look_again(process);
     left.into_iter().chain(entered).for_each(News::tell);
 }

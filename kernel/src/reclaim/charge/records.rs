@@ -25,6 +25,8 @@ struct Record {
     is_taken: AtomicBool,
     /// Its group is removed.
     is_dying: AtomicBool,
+    /// For whom its pages of files are written to a disk (`drivers::io`); 0: for nobody.
+    io: AtomicU32,
 }
 
 static RECORDS: Numbered<Record, 1024> = Numbered::new();
@@ -72,6 +74,26 @@ fn fresh() -> Record {
         children: AtomicU32::new(0),
         is_taken: AtomicBool::new(false),
         is_dying: AtomicBool::new(false),
+        io: AtomicU32::new(0),
+    }
+}
+
+/// For whom a frame with this owner is written to a disk (`drivers::io`); 0: for nobody.
+pub fn io_of(owner: u32) -> u32 {
+    record(parts(owner).0).map_or(0, |record| record.io.load(SeqCst))
+}
+
+/// Sets for whom the pages of an account are written.
+pub fn set_io(account: u32, io: u32) {
+    if let Some(record) = record(account) {
+        record.io.store(io, SeqCst);
+    }
+}
+
+/// What was written for `from` is written for `to` from now on.
+pub fn move_io(from: u32, to: u32) {
+    for record in (1..end()).filter_map(record) {
+        let _ = record.io.compare_exchange(from, to, SeqCst, SeqCst);
     }
 }
 
@@ -110,6 +132,7 @@ pub fn open(parent: u32) -> Result<u32> {
     if let Some(around) = self::record(parent).filter(|_| parent != 0) {
         around.children.fetch_add(1, Relaxed);
     }
+    record.io.store(0, SeqCst);
     record.account.open();
     LAST.fetch_max(number + 1, SeqCst);
     Ok(number)

@@ -217,7 +217,11 @@ impl PageSource for Blocks {
             }
         }
         let mut pieces = pages.iter().flat_map(|(index, frame)| self.pieces(*index, frame));
-        self.disk.driver().write(&mut pieces)
+        self.disk.device().write_content(&mut pieces)
+    }
+
+    fn device(&self) -> Option<usize> {
+        Some(self.disk.device().at())
     }
 
     fn prepares(&self) -> bool {

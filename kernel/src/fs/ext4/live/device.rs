@@ -61,7 +61,7 @@ impl DiskDevice {
         let mut pieces = waiting.iter().map(|Piece { offset, length, frame }| {
             (offset / SECTOR, Segment { frame, offset: 0, length: *length })
         });
-        match self.disk.driver().write(&mut pieces) {
+        match self.disk.device().write_metadata(&mut pieces) {
             // Not tried: they still wait.
             Err(Errno::ENOMEM) => Err(Error::Memory),
             outcome => {

@@ -80,13 +80,20 @@ impl FileOps for File {
         self.node.live.check_writable()?;
         let is_direct = check_direct(file, *offset, input.remaining())?;
         let (page_cache, _) = self.content()?;
-        let count = {
+        // Where the first part began, and where the last one ended.
+        let (mut first, mut at) = (None, *offset);
+        let count = content::in_parts(page_cache, input, |input| {
             let _content = page_cache.lock_content();
             if file.appends() {
-                *offset = page_cache.size();
+                at = page_cache.size();
             }
-            self.node.write(*offset, input)?
-        };
+            first.get_or_insert(at);
+            let before = input.done();
+            let written = self.node.write(at, input);
+            at += (input.done() - before) as u64;
+            written
+        })?;
+        *offset = at - count as u64;
         if count == 0 {
             return Ok(0);
         }
@@ -94,7 +101,7 @@ impl FileOps for File {
             self.sync(file, file.flags() & O_SYNC != O_SYNC)?;
         } else if is_direct {
             let page = PAGE as u64;
-            page_cache.write_range(*offset / page, (*offset + count as u64 - 1) / page)?;
+            page_cache.write_range(first.unwrap_or(*offset) / page, (at - 1) / page)?;
         }
         Ok(count)
     }
