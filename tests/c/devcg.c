@@ -31,8 +31,8 @@ static int load(const struct bpf_insn *insns, uint32_t count) {
 #define WORD(reg, at) I(0x61, reg, 1, at, 0)
 #define EXIT I(0x95, 0, 0, 0, 0)
 
-/* A program that says `within` for accesses of a character device that are all in `how`, and `else_`
- * for others. */
+/* A program that says `within` for accesses of a character device that are all in `how`, and
+ * `else_` for others. */
 static int rule(uint32_t major_, uint32_t minor_, int how, int within, int else_) {
     return LOAD(WORD(2, 0), I(0x54, 2, 0, 0, 0xffff), WORD(3, 0), I(0x74, 3, 0, 0, 16), WORD(4, 4),
                 WORD(5, 8), I(0x55, 2, 0, 7, BPF_DEVCG_DEV_CHAR), I(0xbc, 1, 3, 0, 0),
@@ -247,7 +247,8 @@ TEST(groups_below_may_be_kept_from_having_their_own) {
 TEST(programs_are_listed) {
     begin_with_programs();
     int a = group("a"), b = group("a/b");
-    int one = OK(rule(1, 3, 7, 0, 1)), two = OK(rule(1, 5, 7, 0, 1)), three = OK(rule(1, 7, 7, 0, 1));
+    int one = OK(rule(1, 3, 7, 0, 1)), two = OK(rule(1, 5, 7, 0, 1));
+    int three = OK(rule(1, 7, 7, 0, 1));
     uint32_t numbers[8] = {0};
     CHECK_EQ(query(a, 0, numbers, 8, 0), 0);
     OK(attach(a, one, MULTI));

@@ -1,4 +1,4 @@
-/* Each mounted devpts has pseudo terminals of its own (pts(4), Documentation/filesystems/devpts). */
+/* Each mounted devpts has pseudo terminals of its own (pts(4), filesystems/devpts.rst). */
 #define AREA "devpts"
 #include "harness.h"
 #include <sys/ioctl.h>
@@ -38,7 +38,7 @@ static void set(const char *path, const char *text) {
 
 static bool exists(const char *path) { return access(path, F_OK) == 0; }
 
-/* What is written to the one side is read at the other. */
+/* The one side reads what the other has written. */
 static void works(int master, const char *slave_path) {
     unlock(master);
     int slave = OK(open(slave_path, O_RDWR | O_NOCTTY));

@@ -277,7 +277,7 @@ TEST(reads_are_counted) {
     CHECK_EQ(STAT("b", "rbytes"), 0);
     CHECK(STAT("", "rbytes") >= bytes);
     CHECK(of_root("rbytes") >= before + bytes);
-    /* What is cached is not read. */
+    /* Cached pages are not read. */
     EXITS(MEMBER("b", read_disk(0, 4 * MIB, 64 * KIB, 64 * KIB)), 0);
     CHECK(STAT("b", "rbytes") <= 64 * KIB);
 }
@@ -313,7 +313,7 @@ TEST(direct_writes_are_counted) {
     CHECK(requests >= 8 && requests <= 512);
     CHECK_EQ(STAT("a", "wbytes"), 2 * MIB);
     CHECK(of_root("wbytes") >= before + 2 * MIB);
-    /* What a group used counts around it when it is gone, and a new one has used nothing. */
+    /* The use of a group counts around it when it is gone, and a new one has used nothing. */
     OK(rmdir(path_of("a/b", NULL)));
     CHECK_EQ(STAT("a", "wbytes"), 2 * MIB);
     make("a/b");

@@ -50,7 +50,9 @@ static bool is_unbindable(const char *path) {
 #define SHARED_AS(path) number(path, "shared")
 #define MASTER_OF(path) number(path, "master")
 
-static void change(const char *path, unsigned long type) { OK(mount(NULL, path, NULL, type, NULL)); }
+static void change(const char *path, unsigned long type) {
+    OK(mount(NULL, path, NULL, type, NULL));
+}
 static void fresh(const char *path) { OK(mount("fresh", path, "tmpfs", 0, NULL)); }
 static void bind(const char *from, const char *to) { OK(mount(from, to, NULL, MS_BIND, NULL)); }
 static void make(const char *path) { OK(mkdir(path, 0755)); }
@@ -425,7 +427,7 @@ TEST(in_another_user_namespace_they_are_slaves) {
         CHECK_EQ(mounted("s/a"), 1);
         CHECK_EQ(mounted("s/a/in"), 1);
         fresh("s/b");
-        /* What protects stays, and what lies under a mount stays hidden. */
+        /* Flags that protect stay, and files under a mount stay hidden. */
         ERR(mount(NULL, "s/a", NULL, MS_REMOUNT | MS_BIND, NULL), EPERM);
         ERR(umount("s/a/in"), EINVAL);
         ERR(mount("s/a", "p", NULL, MS_BIND, NULL), EINVAL);

@@ -325,8 +325,8 @@ impl Machine {
         write().with_context(|| format!("cannot write the state of the machine {}", self.name))
     }
 
-    /// Clears up after a supervisor that ended without doing so: no socket stays, and no QEMU, which
-    /// would still have the disks. The caller holds the lock of all machines.
+    /// Clears up after a supervisor that ended without doing so: no socket stays, and no QEMU,
+    /// which would still have the disks. The caller holds the lock of all machines.
     fn settle(&self) -> Result<()> {
         if self.runs() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Debian's unshare, bubblewrap and runc, unmodified, in a machine, as root and as an ordinary user:
-//! `sandboxes.sh` has what they are asked to do. The calls have cases of their own
+//! Debian's unshare, bubblewrap and runc, unmodified, in a machine, as root and as an ordinary
+//! user: `sandboxes.sh` has what they are asked to do. The calls have cases of their own
 //! (`tests/c/userns.c`, `tests/c/usermount.c`, `tests/c/netns.c`, `tests/c/propagate.c`,
 //! `tests/c/devpts.c`, `tests/c/devcg.c`).
 

@@ -1,9 +1,9 @@
 //! The limits of a group for input and output of a device (`io.max`; block/blk-throttle.c and
 //! block/blk-cgroup.c of Linux 6.1), and how a group is held to them.
 //!
-//! What a group has used is a time: the one at which it would have used so much at the speed that
-//! it is allowed ([`Pace`]). Beyond the present that is a debt, and the group waits until it is
-//! over. Nothing is saved for later: a group that rested begins anew. The time is one word, so
+//! The use of a group is kept as a time: the one at which it would have used so much at the speed
+//! that it is allowed ([`Pace`]). Beyond the present that is a debt, and the group waits until it
+//! is over. Nothing is saved for later: a group that rested begins anew. The time is one word, so
 //! neither a charge nor a look takes a lock.
 
 use core::sync::atomic::AtomicU64;
@@ -17,7 +17,7 @@ const MOST_REQUESTS: u64 = u32::MAX as u64;
 /// A debt up to which a group goes on, in nanoseconds: so that it does not rest after each page.
 pub const SLACK_NS: u64 = 10_000_000;
 
-/// The longest debt, a year: what is beyond is forgotten.
+/// The longest debt, a year: more is forgotten.
 const LONGEST_NS: u64 = 365 * 24 * 60 * 60 * 1_000_000_000;
 
 /// The direction of a transfer.
@@ -297,7 +297,7 @@ mod tests {
         let change = |text: &str| Limits::NONE.changed(text.as_bytes());
         let limits = change("rbps=2097152 wiops=120\n").unwrap();
         assert_eq!(limits, Limits { read_bytes: 2_097_152, writes: 120, ..Limits::NONE });
-        // What is not named stays, and the last of two counts.
+        // A limit that is not named stays, and the last of two counts.
         let more = limits.changed(b"riops=5 riops=7 rbps=max").unwrap();
         assert_eq!(more, Limits { writes: 120, reads: 7, ..Limits::NONE });
         assert_eq!(limits.changed(b""), Ok(limits));

@@ -2,18 +2,18 @@
 //! RFC 9669 for the instructions, kernel/bpf/verifier.c and kernel/bpf/cgroup.c of Linux 6.1 for
 //! what is refused).
 //!
-//! A program gets three words, the [`Access`], and says yes or no. [`Program::check`] takes one that
-//! reads nothing else, uses no register before it is set, and always ends; then [`Program::allows`]
-//! runs it. What runc, crun and systemd make of the rules of a container is of this kind: loads from
-//! the context, arithmetic, and jumps forward.
+//! A program gets three words, the [`Access`], and says yes or no. [`Program::check`] takes one
+//! that reads nothing else, uses no register before it is set, and always ends; then
+//! [`Program::allows`] runs it. Runc, crun and systemd make such programs of the rules of a
+//! container: loads from the context, arithmetic, and jumps forward.
 //!
 //! **Not taken**, though Linux would: programs with a stack, maps, helper functions, loops, atomic
 //! operations, or arithmetic on pointers, and ones of more than [`MOST`] instructions. They are
 //! refused, never run in part. The road not taken is a verifier for all of eBPF, most of which is
 //! for programs that Hayate has no place for.
 //!
-//! The check goes once through the program, since all jumps lead forward: what is known of the
-//! registers before an instruction is what all ways to it have in common.
+//! The check goes once through the program, since all jumps lead forward. It knows as much of the
+//! registers before an instruction as all ways to it have in common.
 #![no_std]
 #![forbid(unsafe_code)]
 

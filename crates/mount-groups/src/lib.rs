@@ -7,8 +7,8 @@
 //! group, and every later member is a copy of it.
 //!
 //! So the state of a mount is one [`Propagation`], and the master of a shared mount is its group's,
-//! for as long as the group lives. That is all: who belongs to a group is found by asking mounts. A
-//! group knows how many members it has. When the last one has left, its slaves are slaves of its
+//! for as long as the group lives. That is all: the members of a group are found by asking mounts.
+//! A group knows how many members it has. When the last one has left, its slaves are slaves of its
 //! own master: [`Group::living`] finds that out when somebody asks, so nobody has to be found and
 //! changed when a mount goes, and no memory is needed then.
 //!

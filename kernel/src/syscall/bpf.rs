@@ -2,7 +2,7 @@
 //! ([`crate::process::cgroup::devices`]; kernel/bpf/syscall.c of Linux 6.1).
 //!
 //! Other kinds of programs ([`kind`]), maps, types and links are `EINVAL`, as in a kernel that was
-//! built without them. What is asked first and which error comes when follows Linux.
+//! built without them. The order of checks and errors follows Linux.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -266,7 +266,7 @@ fn detach(detach: &Detach) -> Result<i32> {
         return Err(Errno::EINVAL);
     }
     let group = group(detach.group)?;
-    // What is no program is none given (`cgroup_bpf_prog_detach`).
+    // A descriptor of another kind counts as none (`cgroup_bpf_prog_detach`).
     let program = device_program_of(detach.program).ok();
     devices::detach(&group, program.as_ref())?;
     Ok(0)

@@ -2,8 +2,8 @@
 //!
 //! Opening the `ptmx` of a devpts makes a pair of it with the lowest free number; the slave appears
 //! there as `N`, which is locked until unlockpt(3) (pts(4)). Closing the master hangs the slave up.
-//! Each mounted devpts has pairs of its own (since Linux 4.7), so that a container or a sandbox sees
-//! its own alone; a master keeps the pairs of a devpts that was unmounted.
+//! Each mounted devpts has pairs of its own (since Linux 4.7), so that a container or a sandbox
+//! sees its own alone; a master keeps the pairs of a devpts that was unmounted.
 //!
 //! Lock order: the pairs of an instance (spin) are a leaf.
 

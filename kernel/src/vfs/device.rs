@@ -54,8 +54,8 @@ pub fn register_rules(rules: Rules) {
     RULES.call_once(|| rules);
 }
 
-/// Fails with `EPERM` if the caller may not use a device so ([`access`](crate::credentials::access),
-/// [`MAKE`]), whoever owns the node.
+/// Fails with `EPERM` if the caller may not use a device so
+/// ([`access`](crate::credentials::access), [`MAKE`]), whoever owns the node.
 pub fn require_allowed(kind: FileKind, number: DeviceNumber, wanted: u32) -> Result<()> {
     RULES.get().map_or(Ok(()), |rules| rules(kind, number, wanted))
 }

@@ -88,7 +88,7 @@ impl Graft {
         if is_namespace && !reach.receivers.is_empty() {
             return Err(Errno::EINVAL);
         }
-        // Before the copies are made, which may be many. What is pushed up takes no place.
+        // Before the copies are made, which may be many. A mount that is pushed up takes no place.
         mount::reserve(tree.len().saturating_mul(1 + reach.receivers.len()))?;
         let levels = graft.levels(&reach)?;
         for receiver in &reach.receivers {

@@ -45,7 +45,7 @@ enum Purpose {
     Place,
     /// A namespace with all rights of the original.
     Namespace,
-    /// One with fewer rights: what is shared becomes a slave.
+    /// One with fewer rights: shared mounts become slaves.
     NamespaceOfOthers,
 }
 

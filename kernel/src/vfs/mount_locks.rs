@@ -3,8 +3,8 @@
 //! place, since the mount hides the files under it.
 //!
 //! Files that a mount hides stay hidden when it goes with all that it hangs in: a tree that is
-//! unmounted lazily, one that an open file had, or a namespace that ends. The mount that it hung in is sealed
-//! then. That needs no memory, so that nothing fails where a tree is taken apart.
+//! unmounted lazily, one that an open file had, or a namespace that ends. The mount that it hung in
+//! is sealed then. That needs no memory, so that nothing fails where a tree is taken apart.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;

@@ -2,7 +2,7 @@
 //! they are attached (`fsmount(2)`, `open_tree(2)`, `move_mount(2)`).
 //!
 //! A caller changes mounts of its own namespace alone (`check_mnt`, fs/namespace.c of Linux 6.1),
-//! and its own is the first argument. What it mounts on a shared mount appears in others, too
+//! and its own is the first argument. A mount on a shared one appears in others, too
 //! ([`super::graft`]).
 
 use alloc::string::String;

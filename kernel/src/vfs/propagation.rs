@@ -1,11 +1,11 @@
 //! How mounts share what is mounted on them (mount_namespaces(7), "Shared subtrees"): the states of
 //! mounts, and who gets a mount.
 //!
-//! The rules are in `crates/mount-groups`. The state of a mount changes under [`mount::lock`] alone,
-//! and a spin lock of its own, a leaf, protects it against readers without that. Nobody keeps a list
-//! of the members of a group: where something is mounted on a shared mount, all mounts are asked
-//! ([`super::mount_index`]). A
-//! machine whose mounts are private, as at boot, pays one look for that.
+//! The rules are in `crates/mount-groups`. The state of a mount changes under [`mount::lock`]
+//! alone, and a spin lock of its own, a leaf, protects it against readers without that. Nobody
+//! keeps a list of the members of a group: where something is mounted on a shared mount, all mounts
+//! are asked ([`super::mount_index`]). A machine whose mounts are private, as at boot, pays one
+//! look for that.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -86,9 +86,9 @@ pub(super) struct Receiver {
     pub is_member: bool,
 }
 
-/// Where that goes which is mounted at a place of a shared mount: the other mounts of its group that
-/// show the place, slaves, and slaves of slaves. A mount that hangs in no namespace gets nothing
-/// (`propagation_next` and `propagate_one`, fs/pnode.c).
+/// Where that goes which is mounted at a place of a shared mount: the other mounts of its group
+/// that show the place, slaves, and slaves of slaves. A mount that hangs in no namespace gets
+/// nothing (`propagation_next` and `propagate_one`, fs/pnode.c).
 pub(super) struct Reach {
     /// The groups, the one of the shared mount first, each with the index of its master.
     pub groups: Vec<(Arc<Group>, usize)>,

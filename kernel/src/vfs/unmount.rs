@@ -1,8 +1,8 @@
 //! Unmounting: `umount2(2)`, and what goes with it from places that share.
 //!
 //! A mount that goes from a shared mount goes from all mounts that got it, unless something else is
-//! mounted on it there (`propagate_umount`, fs/pnode.c of Linux 6.1). What covers it completely, as
-//! one that was mounted at the place before, stays, and hangs where it hung.
+//! mounted on it there (`propagate_umount`, fs/pnode.c of Linux 6.1). A mount that covers it
+//! completely, as one that was at the place before, stays, and hangs where it hung.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -130,7 +130,7 @@ struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Finds out what goes with all of `doomed`. Nothing has changed.
+    /// Finds the mounts that go with all of `doomed`. Nothing has changed.
     ///
     /// # Errors
     /// `EBUSY` (unless `lazily`: one that would go is in use), `ENOMEM`.

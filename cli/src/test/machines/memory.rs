@@ -1,5 +1,5 @@
-//! Rows of machines about the host's memory: it comes back after a job, when the machine is idle and
-//! when the host asks for it.
+//! Rows of machines about the host's memory: it comes back after a job, when the machine is idle
+//! and when the host asks for it.
 
 use super::super::command::{Hayate, expect};
 use super::{Stay, until};
@@ -63,8 +63,8 @@ fn gives_back(hayate: &Hayate, options: &[&str]) -> Result<()> {
     bail!("the host had the memory of a job back after {best:?} at best")
 }
 
-/// How many bytes the host holds of the memory that a machine has. What QEMU takes for itself is not
-/// among them: code that it translates, which grows with each program that looks.
+/// How many bytes the host holds of the memory that a machine has. QEMU's own are not among them:
+/// its buffer of translated code grows with each program that looks.
 fn held_for_guest(stay: &Stay) -> Result<u64> {
     let state = stay.state()?;
     let pid = state.qemu.context("no QEMU")?.pid;

@@ -179,7 +179,8 @@ proptest! {
         }
     }
 
-    /// Whatever is taken runs to its end; programs near a good one are tried more than others.
+    /// Each program that is taken runs to its end; programs near a good one are tried more than
+    /// others.
     #[test]
     fn others(
         rules in prop::collection::vec(rule(), 0..4),

@@ -1,7 +1,7 @@
 //! What groups have used of devices, and their limits, found by number without a lock.
 //!
 //! A handle is a number and how often that was given before: so one that outlives its group, in a
-//! request for read-ahead say, is nobody's. The table only grows. What a group used counts in all
+//! request for read-ahead say, is nobody's. The table only grows. Use counts in all
 //! groups around it at once, so that nothing is lost when it is removed.
 
 use alloc::boxed::Box;

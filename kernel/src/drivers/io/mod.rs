@@ -15,7 +15,7 @@
 //! kernel reads ahead ([`on_behalf`]). Content of files is written for the group whose page it is,
 //! if memory is counted ([`charge::records`]), else for that of the thread that writes; so it is if
 //! memory is counted for a group around that thread's. Metadata and journal are written for the
-//! root, as by Linux' jbd2 thread: what a transaction has is of many.
+//! root, as by Linux' jbd2 thread: a transaction has changes of many.
 //!
 //! **Limits** are kept by debts ([`hayate_cgroup_rules::io`]). A read, and a request, is charged
 //! when it is made. Bytes that are written are charged to the group of the thread that makes a page
@@ -39,8 +39,9 @@
 //!
 //! # Road not taken
 //!
-//! A queue of held-back requests at each device, as Linux has: who waits for such a request has
-//! locks that others want (a page that is being read, a transaction), so that they wait as well.
+//! A queue of held-back requests at each device, as Linux has: a thread that waits for such a
+//! request has locks that others want (a page that is being read, a transaction), so that they wait
+//! as well.
 //!
 //! [`charge::records`]: crate::reclaim::charge::records
 
@@ -191,7 +192,7 @@ fn rest_for(device: Option<usize>, direction: Direction, mut note: impl FnMut())
         && group != 0
         && let Some(until) = owes(group, device, direction, monotonic_ns())
     {
-        // What others of the group are charged meanwhile is theirs, so none starves.
+        // Charges of others of the group meanwhile are theirs, so none starves.
         RESTING.wait_through(Some(until), || {
             note();
             let is_over = is_ending()

@@ -64,8 +64,8 @@ pub fn settle(process: &Process) {
 /// The children of a group, each with all that is below it: the child itself is the first.
 pub struct Children(Vec<Vec<Arc<Group>>>);
 
-/// The children of a group, found before `controllers` are given to them or taken from them, so that
-/// the latter cannot fail.
+/// The children of a group, found before `controllers` are given to them or taken from them, so
+/// that the latter cannot fail.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -98,8 +98,8 @@ impl Children {
         given.inspect_err(|_| self.take(controllers, lock))
     }
 
-    /// They have nothing of it any more, and what lives there takes part in that of the group around
-    /// them.
+    /// They have nothing of it any more, and what lives there takes part in that of the group
+    /// around them.
     pub fn take(&self, controllers: Controllers, lock: &Lock) {
         for below in &self.0 {
             let Some(child) = below.first() else { continue };

@@ -1,5 +1,5 @@
 //! The controller `io`: which group pays for what a process asks of disks, and the rest of threads
-//! whose group has asked for too much. What groups used and their limits are in
+//! whose group has asked for too much. Uses and limits are in
 //! [`crate::drivers::io`].
 //!
 //! A group to which its parent gives the controller has a handle there. Its members, and those of
@@ -47,7 +47,7 @@ pub fn begin(group: &Group, _: &Lock) -> Result<()> {
     Ok(())
 }
 
-/// Ends that. What rests for its limits goes on.
+/// Ends that. Threads that rest for its limits go on.
 pub fn end(group: &Group, _: &Lock) {
     match group.io.swap(0, Ordering::SeqCst) {
         0 => {}
