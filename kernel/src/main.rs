@@ -203,7 +203,6 @@ fn threaded() {
         Some(thread) => thread.mounts(),
         None => namespace::Handle::First(&vfs::mount::FIRST),
     });
-    vfs::device::register_rules(process::cgroup::devices::check_use);
     ipc::mqueue::tree::register_callers(|| {
         let ipc = process::current().ipc();
         (ipc.mqueue.clone(), ipc.owner.clone())

@@ -19,7 +19,7 @@ pub enum Refusal {
     Memory,
 }
 
-/// What is known of a register.
+/// The knowledge of a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
     Unset,
@@ -50,7 +50,7 @@ fn joined(one: Value, other: Value) -> Value {
 
 struct Check<'a> {
     program: &'a [Instruction],
-    /// What is known before each instruction; `None`: no way leads there so far.
+    /// The registers before each instruction; `None`: no way leads there so far.
     states: Vec<Option<State>>,
     context: Context,
 }

@@ -80,22 +80,14 @@ fn wide_result(operation: u8, to: u64, other: u64) -> u64 {
     }
 }
 
+/// The same of 32 bits: the low half of that of 64, but for shifts.
 fn narrow_result(operation: u8, to: u32, other: u32) -> u32 {
-    match operation {
-        alu::ADD => to.wrapping_add(other),
-        alu::SUB => to.wrapping_sub(other),
-        alu::MUL => to.wrapping_mul(other),
-        alu::DIV => to.checked_div(other).unwrap_or(0),
-        alu::MOD => to.checked_rem(other).unwrap_or(to),
-        alu::OR => to | other,
-        alu::AND => to & other,
-        alu::XOR => to ^ other,
-        alu::LSH => to << (other & 31),
-        alu::RSH => to >> (other & 31),
-        alu::ARSH => (to.cast_signed() >> (other & 31)).cast_unsigned(),
-        alu::NEG => to.wrapping_neg(),
-        _ => other,
-    }
+    let (to, other) = match operation {
+        alu::ARSH => (i64::from(to.cast_signed()).cast_unsigned(), u64::from(other & 31)),
+        alu::LSH | alu::RSH => (u64::from(to), u64::from(other & 31)),
+        _ => (u64::from(to), u64::from(other)),
+    };
+    wide_result(operation, to, other) as u32
 }
 
 /// The lowest bits, with the bytes in the other order if the instruction says "from a register":

@@ -49,15 +49,25 @@ static RULES: Once<Rules> = Once::new();
 /// Another right to a device beside [`access`](crate::credentials::access): to make a node of it.
 pub const MAKE: u32 = 8;
 
-/// Registers the function that knows who may use which devices; at boot.
+/// Registers the function that knows who may use which devices, when the first rule is made; later
+/// calls change nothing.
 pub fn register_rules(rules: Rules) {
     RULES.call_once(|| rules);
 }
 
 /// Fails with `EPERM` if the caller may not use a device so
-/// ([`access`](crate::credentials::access), [`MAKE`]), whoever owns the node.
-pub fn require_allowed(kind: FileKind, number: DeviceNumber, wanted: u32) -> Result<()> {
-    RULES.get().map_or(Ok(()), |rules| rules(kind, number, wanted))
+/// ([`access`](crate::credentials::access), [`MAKE`]), whoever owns the node. Its number is asked
+/// for if there are rules at all.
+#[inline]
+pub fn require_allowed(
+    kind: FileKind,
+    number: impl FnOnce() -> Result<DeviceNumber>,
+    wanted: u32,
+) -> Result<()> {
+    match RULES.get() {
+        None => Ok(()),
+        Some(rules) => rules(kind, number()?, wanted),
+    }
 }
 
 struct Driver {

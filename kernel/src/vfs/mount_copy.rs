@@ -124,11 +124,7 @@ pub(super) fn copies_without_lock(
     deep: bool,
     lock: &Changes,
 ) -> Result<(Arc<Mount>, Vec<Hanging>)> {
-    let hides = |child: &Arc<Mount>| {
-        let place = child.attached();
-        child.is_place_locked() && place.is_some_and(|at| at.dentry.is_within(&source.dentry))
-    };
-    if !deep && source.mount.children()?.iter().any(hides) {
+    if !deep && source.mount.hides_below(&source.dentry)? {
         return Err(Errno::EINVAL);
     }
     if source.mount.is_unbindable() {

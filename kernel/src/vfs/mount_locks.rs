@@ -53,6 +53,16 @@ impl Mount {
         self.locked_place.store(locked, Ordering::Relaxed);
     }
 
+    /// Whether a mount that hangs on it at `dentry` or below hides something
+    /// (`has_locked_children`). `ENOMEM`.
+    pub fn hides_below(self: &Arc<Mount>, dentry: &Arc<Dentry>) -> Result<bool> {
+        let hides = |child: &Arc<Mount>| {
+            let place = child.attached();
+            child.is_place_locked() && place.is_some_and(|at| at.dentry.is_within(dentry))
+        };
+        Ok(self.children()?.iter().any(hides))
+    }
+
     /// Whether it is locked in its place.
     pub fn is_place_locked(&self) -> bool {
         self.locked_place.load(Ordering::Relaxed)

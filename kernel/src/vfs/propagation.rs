@@ -176,17 +176,13 @@ pub fn set(own: &MountNamespace, place: &Location, deep: bool, kind: Kind) -> Re
 pub fn share_like(from: &Location, to: &Location) -> Result<()> {
     let _lock = mount::lock();
     let (from_mount, to_mount) = (&from.mount, &to.mount);
-    let hides = |child: &Arc<Mount>| {
-        let at = child.attached();
-        child.is_place_locked() && at.is_some_and(|at| at.dentry.is_within(to_mount.root()))
-    };
     let is_possible = from.is_mount_root()
         && to.is_mount_root()
         && from_mount.owner().is_some()
         && to_mount.owner().is_some()
         && Arc::ptr_eq(from_mount.filesystem(), to_mount.filesystem())
         && to_mount.root().is_within(from_mount.root())
-        && !from_mount.children()?.iter().any(hides);
+        && !from_mount.hides_below(to_mount.root())?;
     let shared = from_mount.copied_propagation(false);
     let mut own = to_mount.propagation.lock();
     let is_free = own.group().is_none() && own.master().is_none();

@@ -209,6 +209,14 @@ proptest! {
             (0x4f, to | other), (0x5f, to & other), (0xaf, to ^ other),
             (0x0c, u64::from((to as u32).wrapping_add(other as u32))),
             (0xbc, u64::from(other as u32)),
+            (0x9f, to.checked_rem(other).unwrap_or(to)),
+            (0x1c, u64::from((to as u32).wrapping_sub(other as u32))),
+            (0x2c, u64::from((to as u32).wrapping_mul(other as u32))),
+            (0x3c, u64::from((to as u32).checked_div(other as u32).unwrap_or(0))),
+            (0x9c, u64::from((to as u32).checked_rem(other as u32).unwrap_or(to as u32))),
+            (0x6c, u64::from((to as u32).wrapping_shl(other as u32))),
+            (0x7c, u64::from((to as u32).wrapping_shr(other as u32))),
+            (0xcc, u64::from((to as i32).wrapping_shr(other as u32) as u32)),
         ];
         let shifts = [(0x6f, to << shift), (0x7f, to >> shift),
             (0xcf, (to.cast_signed() >> shift).cast_unsigned())];

@@ -11,7 +11,6 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicBool, Ordering};
 
 use hayate_abi::{Errno, Result};
 use hayate_device_programs::{Access, BLOCK, CHARACTER, MAKE, READ, WRITE};
@@ -25,9 +24,6 @@ use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::vfs::device;
 use crate::vfs::inode::{DeviceNumber, FileKind};
-
-/// Whether one was ever attached.
-static USED: AtomicBool = AtomicBool::new(false);
 
 /// Whether the groups around one let it have programs of its own (`hierarchy_allows_attach`).
 fn may_have_own(group: &Group) -> bool {
@@ -93,7 +89,7 @@ pub fn attach(
     attached.flags = kept;
     drop(attached);
     drop(before);
-    USED.store(true, Ordering::SeqCst);
+    device::register_rules(check_use);
     Ok(())
 }
 
@@ -159,10 +155,7 @@ pub fn list(group: &Group, all: bool) -> Result<(Vec<u32>, u32)> {
 
 /// Fails with `EPERM` if the caller's group may not use a device so
 /// ([`device::require_allowed`]; `devcgroup_inode_permission`).
-pub fn check_use(kind: FileKind, number: DeviceNumber, wanted: u32) -> Result<()> {
-    if !USED.load(Ordering::Relaxed) {
-        return Ok(());
-    }
+fn check_use(kind: FileKind, number: DeviceNumber, wanted: u32) -> Result<()> {
     let Some(thread) = process::try_current() else { return Ok(()) };
     let kind = if kind == FileKind::BlockDevice { BLOCK } else { CHARACTER };
     let rights = [(access::READ, READ), (access::WRITE, WRITE), (device::MAKE, MAKE)];

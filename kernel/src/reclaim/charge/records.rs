@@ -90,7 +90,7 @@ pub fn set_io(account: u32, io: u32) {
     }
 }
 
-/// What was written for `from` is written for `to` from now on.
+/// Pages that were written for `from` are written for `to` from now on.
 pub fn move_io(from: u32, to: u32) {
     for record in (1..end()).filter_map(record) {
         let _ = record.io.compare_exchange(from, to, SeqCst, SeqCst);
