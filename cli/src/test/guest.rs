@@ -338,15 +338,20 @@ impl TestDisks {
     /// Makes those of a program, `SUITE/AREA`. `None`: it wants none.
     fn of(area: &str) -> Result<Option<TestDisks>> {
         const BYTES: u64 = 64 << 20;
-        if !area.ends_with("/iocg") {
-            return Ok(None);
-        }
+        let (plain, formatted): (&[&str], &str) = match area.rsplit('/').next() {
+            Some("iocg") => (&["iocg"], "iocgfs"),
+            Some("direct") => (&[], "direct"),
+            _ => return Ok(None),
+        };
         let folder = tempfile::tempdir()?;
         let place = |name: &str| folder.path().join(format!("{name}.img"));
-        std::fs::File::create(place("iocg"))?.set_len(BYTES)?;
-        let file = place("iocgfs");
+        for name in plain {
+            std::fs::File::create(place(name))?.set_len(BYTES)?;
+        }
+        let file = place(formatted);
         disks::make(&MakeDisk { size: 2 * BYTES, from: None, label: None, force: false, file })?;
-        let options = ["iocg", "iocgfs"].map(|name| place(name).into_os_string());
+        let names = plain.iter().chain([&formatted]);
+        let options: Vec<_> = names.map(|name| place(name).into_os_string()).collect();
         Ok(Some(TestDisks { given: disk::given(&options)?, _folder: folder }))
     }
 }

@@ -221,7 +221,7 @@ impl PageCache {
                 }
             }
             super::reclaim::keep_room();
-            let read = source.read_pages(index, &frames);
+            let read = self.read_source(source.as_ref(), index, &frames);
             let good = read.as_ref().map_or(0, |count| (*count).min(frames.len()));
             if reader == Reader::Text {
                 TEXT_READ.fetch_add(good as u64, Ordering::Relaxed);

@@ -12,6 +12,7 @@
 //! | [`truncate`] | pages taken out, and out of page tables |
 //! | [`write_back`] | changed pages written to the source, in time and at `fsync(2)` |
 //! | [`reclaim`] | all page caches whose pages can be read again, and their reclaim |
+//! | `past` | reads of the source, and those that leave the page cache out |
 //! | [`load`] | missing pages made or read |
 //! | [`read_ahead`] | pages loaded before they are needed, in the background |
 //!
@@ -29,6 +30,7 @@ pub mod hint;
 pub mod in_place;
 pub mod load;
 mod pages;
+mod past;
 pub mod read_ahead;
 pub mod reclaim;
 pub mod seals;

@@ -87,6 +87,29 @@ pub struct Pages {
     dirty: usize,
     /// Whether a page was looked up or put in since [`take_use`](Pages::take_use).
     is_used: Cell<bool>,
+    reads: Reads,
+}
+
+/// The reads of the source that are under way, in two groups: [`Pages::close_reads`] closes the one
+/// that reads joined until then, so that they can be waited for while later ones begin.
+#[derive(Default)]
+struct Reads {
+    even: u32,
+    odd: u32,
+    /// Whether reads join the odd ones.
+    odd_is_open: bool,
+}
+
+impl Reads {
+    fn of(&mut self, odd: bool) -> &mut u32 {
+        if odd { &mut self.odd } else { &mut self.even }
+    }
+}
+
+/// A group of reads.
+#[derive(Clone, Copy)]
+pub struct Group {
+    odd: bool,
 }
 
 fn place(index: u64) -> (u64, usize) {
@@ -193,6 +216,39 @@ impl Pages {
             *slot = Some(frame);
             self.count += 1;
         }
+    }
+
+    /// Notes that a read of the source begins; returns its group.
+    pub fn begin_read(&mut self) -> Group {
+        let odd = self.reads.odd_is_open;
+        *self.reads.of(odd) += 1;
+        Group { odd }
+    }
+
+    /// Notes that a read of this group has ended. Returns whether it was the last of a group that
+    /// is closed: then others may wait for that.
+    pub fn end_read(&mut self, Group { odd }: Group) -> bool {
+        let left = self.reads.of(odd);
+        *left = left.saturating_sub(1);
+        *left == 0 && odd != self.reads.odd_is_open
+    }
+
+    /// Closes the group of reads that are under way, and returns it. Only one can be closed: the
+    /// caller waits for it before the next call.
+    pub fn close_reads(&mut self) -> Group {
+        let odd = self.reads.odd_is_open;
+        self.reads.odd_is_open = !odd;
+        Group { odd }
+    }
+
+    /// Whether reads of a group are under way.
+    pub fn are_under_way(&mut self, Group { odd }: Group) -> bool {
+        *self.reads.of(odd) != 0
+    }
+
+    /// Whether a page of `first..=last` is not with the source, or on its way there.
+    pub fn is_newer(&self, first: u64, last: u64) -> bool {
+        self.dirty != 0 || self.is_writing(first, last)
     }
 
     /// Whether there are pages that the source does not have yet.
@@ -319,6 +375,11 @@ impl Pages {
             let to = last.min(high) - low;
             chunk.writing & (u64::MAX << from) & (u64::MAX >> (CHUNK - 1 - to)) != 0
         };
+        let (low, high) = (first / CHUNK, last / CHUNK);
+        if high.saturating_sub(low) < self.others.len() as u64 {
+            let is = |number| self.chunk(number).is_some_and(|chunk| within(number, chunk));
+            return (low..=high).any(is);
+        }
         within(0, &self.first) || self.others.iter().any(|(number, chunk)| within(*number, chunk))
     }
 

@@ -2,17 +2,23 @@
 //! systems with pages.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 use hayate_cgroup_rules::io::Direction;
+use hayate_machine::frames::Frame;
 
 use super::inode::FileKind;
+use super::open_file::flags::O_DIRECT;
 use super::open_file::{OpenFile, Whence, default_seek};
 use super::transfer::{Input, Output};
+use crate::drivers::block::SECTOR;
 use crate::drivers::io;
 use crate::page_cache::cache::{PAGE, PageCache};
 use crate::page_cache::read_ahead::WINDOW;
 use crate::page_cache::{load, read_ahead, seals};
+use crate::reclaim;
+use crate::reclaim::growth::Grow;
 use crate::schedule;
 
 /// The largest size of a file (`MAX_LFS_FILESIZE`).
@@ -50,6 +56,79 @@ pub fn read_cached(
     out: &mut Output<'_>,
 ) -> Result<usize> {
     read_with(page_cache, Some(page_cache), offset, out)
+}
+
+/// Whether a transfer leaves the page cache out (`O_DIRECT`). `EINVAL`: its offset and length are
+/// not of whole sectors (open(2)).
+pub fn is_direct(file: &OpenFile, offset: u64, length: usize) -> Result<bool> {
+    let is_direct = file.flags() & O_DIRECT != 0;
+    if is_direct && !(offset | length as u64).is_multiple_of(SECTOR) {
+        return Err(Errno::EINVAL);
+    }
+    Ok(is_direct)
+}
+
+/// Reads a file on a disk: through its page cache, or past it with `O_DIRECT`.
+pub fn read_on_disk(
+    page_cache: &Arc<PageCache>,
+    file: &OpenFile,
+    offset: u64,
+    out: &mut Output<'_>,
+) -> Result<usize> {
+    // What lies on non-volatile memory is not cached.
+    if is_direct(file, offset, out.remaining())? && page_cache.place().is_none() {
+        read_past(page_cache, offset, out)
+    } else {
+        read_cached(page_cache, offset, out)
+    }
+}
+
+/// Like [`read`], from the file's source and past its page cache (`O_DIRECT`); the caller has
+/// checked offset and length.
+fn read_past(page_cache: &PageCache, mut offset: u64, out: &mut Output<'_>) -> Result<usize> {
+    const PAGE_SIZE: u64 = PAGE as u64;
+    let outcome = loop {
+        let end = page_cache.size().min(offset.saturating_add(out.remaining() as u64));
+        if offset >= end {
+            break Ok(());
+        }
+        let first = offset / PAGE_SIZE;
+        let wanted = (end.div_ceil(PAGE_SIZE) - first).min(WINDOW);
+        let Some(wanted) = possible(page_cache, wanted) else { break Err(Errno::EINTR) };
+        match read_past_some(page_cache, first, wanted, (offset, end), out) {
+            Ok(count) => offset += count as u64,
+            Err(error) => break Err(error),
+        }
+        rest_after(offset / PAGE_SIZE);
+    };
+    out.finish(outcome)
+}
+
+/// Reads some of the pages `first..first + wanted`, and puts their bytes within `within` out;
+/// returns how many bytes.
+fn read_past_some(
+    page_cache: &PageCache,
+    first: u64,
+    wanted: u64,
+    (from, to): (u64, u64),
+    out: &mut Output<'_>,
+) -> Result<usize> {
+    let mut frames: Vec<Frame> = Vec::new();
+    frames.make_room_exact(wanted as usize)?;
+    frames.push(reclaim::obtain(Frame::allocate)?);
+    frames.extend((1..wanted).map_while(|_| Frame::allocate()));
+    let read = page_cache.read_past(first, &frames)?;
+    let mut at = from;
+    for frame in frames.iter().take(read) {
+        let within = (at % PAGE as u64) as usize;
+        let length = (PAGE - within).min(usize::try_from(to - at).unwrap_or(PAGE));
+        let count = out.put_frame(frame, within, length)?;
+        at += count as u64;
+        if count < length {
+            return Err(Errno::EFAULT);
+        }
+    }
+    Ok((at - from) as usize)
 }
 
 /// How many of the wanted pages may be read at once, after a rest if the caller's control group has

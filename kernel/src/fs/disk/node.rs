@@ -3,8 +3,9 @@
 //! * `fsync(2)` writes the changed pages and flushes the device's cache; then they are durable. It
 //!   returns an error of writing once to each open file. `O_SYNC` and `O_DSYNC` do so after each
 //!   write; a disk has no metadata, so the two are the same.
-//! * `O_DIRECT` is checked for whole sectors, and a write returns when the device has it, with the
-//!   error if it failed. The bytes still pass through the page cache, so that all open files agree.
+//! * `O_DIRECT` is checked for whole sectors. A read is the device's, and leaves no page in memory.
+//!   A write returns when the device has it, with the error if it failed; its bytes still pass
+//!   through the page cache, so that all open files agree.
 //! * Discarding and zeroing (`BLKDISCARD`, `BLKZEROOUT`, `fallocate(2)`) first write the changed
 //!   pages of the range and drop its pages afterwards, so that neither an old page comes back nor a
 //!   neighbour in the same page is lost.
@@ -28,7 +29,7 @@ use crate::vfs::content::mode::{
     FALLOC_FL_KEEP_SIZE, FALLOC_FL_NO_HIDE_STALE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE,
 };
 use crate::vfs::inode::DeviceNumber;
-use crate::vfs::open_file::flags::{O_DIRECT, O_DSYNC, O_EXCL};
+use crate::vfs::open_file::flags::{O_DSYNC, O_EXCL};
 use crate::vfs::open_file::{FileOps, MapSource, OpenFile, OpenRequest, Traits, Whence};
 use crate::vfs::transfer::{Input, Output};
 use crate::vfs::{caller, content, device};
@@ -170,15 +171,6 @@ fn write_zeroes(device: &Counted, sector: u64, sectors: u64) -> Result<()> {
     Ok(())
 }
 
-/// Checks a transfer of `O_DIRECT`: `EINVAL` (open(2)).
-fn check_direct(file: &OpenFile, offset: u64, length: usize) -> Result<bool> {
-    let is_direct = file.flags() & O_DIRECT != 0;
-    if is_direct && !(offset | length as u64).is_multiple_of(SECTOR) {
-        return Err(Errno::EINVAL);
-    }
-    Ok(is_direct)
-}
-
 fn put(arg: u64, bytes: &[u8]) -> Result<i64> {
     match Output::user(arg as usize, bytes.len()).put(bytes)? {
         count if count == bytes.len() => Ok(0),
@@ -196,8 +188,7 @@ impl FileOps for DiskFile {
     }
 
     fn read(&self, file: &OpenFile, offset: u64, out: &mut Output<'_>) -> Result<usize> {
-        check_direct(file, offset, out.remaining())?;
-        content::read_cached(&self.disk.page_cache, offset, out)
+        content::read_on_disk(&self.disk.page_cache, file, offset, out)
     }
 
     fn write(&self, file: &OpenFile, offset: &mut u64, input: &mut Input<'_>) -> Result<usize> {
@@ -205,7 +196,7 @@ impl FileOps for DiskFile {
         if disk.is_read_only() {
             return Err(Errno::EPERM);
         }
-        let is_direct = check_direct(file, *offset, input.remaining())?;
+        let is_direct = content::is_direct(file, *offset, input.remaining())?;
         if file.appends() {
             *offset = disk.size();
         }

@@ -1,4 +1,5 @@
-//! An open file: reads go through its page cache, seeks by the map of its blocks.
+//! An open file: reads go through its page cache, or with `O_DIRECT` past it, seeks by the map of
+//! its blocks.
 
 use hayate_abi::{Errno, Result};
 use hayate_ext4::Run;
@@ -14,9 +15,9 @@ impl FileOps for Node {
         Traits::REGULAR
     }
 
-    fn read(&self, _: &OpenFile, offset: u64, out: &mut Output<'_>) -> Result<usize> {
+    fn read(&self, file: &OpenFile, offset: u64, out: &mut Output<'_>) -> Result<usize> {
         let page_cache = self.page_cache().ok_or(Errno::EUCLEAN)?;
-        content::read_cached(&page_cache, offset, out)
+        content::read_on_disk(&page_cache, file, offset, out)
     }
 
     fn seek(&self, file: &OpenFile, position: u64, offset: i64, whence: Whence) -> Result<u64> {

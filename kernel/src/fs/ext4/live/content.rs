@@ -2,7 +2,8 @@
 //!
 //! The order of a write: the pages are in memory (a hole's as zeroes) before their blocks have
 //! places, and dirty before the writer's lock is free again. So a page is never read from a block
-//! that was not written, and a commit of the places finds all pages that belong there.
+//! that was not written, and a commit of the places finds all pages that belong there. Reads that
+//! leave the page cache out are waited for before, and begin under the content lock.
 //!
 //! Lock order: the page cache's content lock, then those of a commit, then the writer's lock.
 
@@ -85,6 +86,8 @@ impl Node {
             frames.push((index, page_cache.page_for_write(index)?));
         }
         blocks.make_room()?;
+        // One that leaves the page cache out would find blocks that are not written yet.
+        page_cache.wait_for_reads();
         let reaches = ((u64::from(block) + u64::from(count)) << shift).min(end);
         let mut got = None;
         self.live.change(|writer, device| {
@@ -190,11 +193,13 @@ impl Node {
         Ok((at - offset, end - offset))
     }
 
-    /// Sets the size on the volume, which frees the blocks behind it.
+    /// Sets the size on the volume, which frees the blocks behind it. The caller holds the content
+    /// lock.
     fn cut_on_disk(&self, size: u64) -> Result<()> {
-        let (_, blocks) = self.content()?;
+        let (page_cache, blocks) = self.content()?;
         blocks.make_room()?;
         blocks.remove(size.div_ceil(1 << self.live.shift), u64::MAX);
+        page_cache.wait_for_reads();
         self.live.change_in_steps(|writer, device| {
             let progress = writer.set_size(device, self.number, size, time_now())?;
             self.refresh(writer, device)?;
@@ -313,6 +318,7 @@ impl Node {
         let (from, to) = (whole.0 / block, whole.1 / block);
         blocks.make_room()?;
         blocks.remove(from, to);
+        page_cache.wait_for_reads();
         let (from, to) = (from as u32, u32::try_from(to).unwrap_or(u32::MAX));
         self.live.change_in_steps(|writer, device| {
             let progress = writer.punch(device, self.number, from, to, time_now())?;

@@ -2,7 +2,7 @@
 //!
 //! It has what it was told of errors of writing back, so that each open file is told once, and
 //! counts as a writer of the volume if it may write. `O_DIRECT` is as with a disk's node: whole
-//! sectors, and the disk has the bytes when the write returns.
+//! sectors, reads are the disk's, and the disk has the bytes when the write returns.
 
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
@@ -13,10 +13,9 @@ use hayate_protocols::write_errors::Seen;
 
 use super::blocks::Blocks;
 use super::state::Node;
-use crate::drivers::block::SECTOR;
 use crate::page_cache::cache::{PAGE, PageCache};
 use crate::vfs::content;
-use crate::vfs::open_file::flags::{O_DIRECT, O_DSYNC, O_SYNC};
+use crate::vfs::open_file::flags::{O_DSYNC, O_SYNC};
 use crate::vfs::open_file::{FileOps, MapSource, OpenFile, Traits, Whence, default_seek};
 use crate::vfs::transfer::{Input, Output};
 
@@ -54,22 +53,13 @@ impl Drop for File {
     }
 }
 
-fn check_direct(file: &OpenFile, offset: u64, length: usize) -> Result<bool> {
-    let is_direct = file.flags() & O_DIRECT != 0;
-    if is_direct && !(offset | length as u64).is_multiple_of(SECTOR) {
-        return Err(Errno::EINVAL);
-    }
-    Ok(is_direct)
-}
-
 impl FileOps for File {
     fn traits(&self) -> Traits {
         Traits::REGULAR
     }
 
     fn read(&self, file: &OpenFile, offset: u64, out: &mut Output<'_>) -> Result<usize> {
-        check_direct(file, offset, out.remaining())?;
-        let count = content::read_cached(self.content()?.0, offset, out)?;
+        let count = content::read_on_disk(self.content()?.0, file, offset, out)?;
         if file.updates_access_time() {
             self.node.accessed(file.location().mount.notes_every_access());
         }
@@ -78,7 +68,7 @@ impl FileOps for File {
 
     fn write(&self, file: &OpenFile, offset: &mut u64, input: &mut Input<'_>) -> Result<usize> {
         self.node.live.check_writable()?;
-        let is_direct = check_direct(file, *offset, input.remaining())?;
+        let is_direct = content::is_direct(file, *offset, input.remaining())?;
         let (page_cache, _) = self.content()?;
         // Where the first part began, and where the last one ended.
         let (mut first, mut at) = (None, *offset);
