@@ -226,6 +226,7 @@ pub const SANDBOXES: Recipe = Recipe {
         "busybox-static",
         "coreutils",
         "dash",
+        "dbus",
         "grep",
         "hostname",
         "iproute2",
@@ -235,6 +236,7 @@ pub const SANDBOXES: Recipe = Recipe {
         "procps",
         "runc",
         "sed",
+        "systemd",
         "util-linux",
         MERGED,
     ],
@@ -242,6 +244,9 @@ pub const SANDBOXES: Recipe = Recipe {
     body: r#"image=$1; scratch=$2; shift 2
 root=$scratch/root
 settle "$root" "$@"
+echo 'messagebus:x:101:101::/nonexistent:/usr/sbin/nologin' >>"$root/etc/passwd"
+echo 'messagebus:x:101:' >>"$root/etc/group"
+: >"$root/etc/machine-id"
 disk "$root" "$image"
 "#,
 };

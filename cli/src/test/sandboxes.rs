@@ -1,5 +1,5 @@
-//! Debian's unshare, bubblewrap and runc, unmodified, in a machine, as root and as an ordinary
-//! user: `sandboxes.sh` has what they are asked to do. The calls have cases of their own
+//! Debian's unshare, bubblewrap, runc and systemd, unmodified, in a machine, as root and as an
+//! ordinary user: `sandboxes.sh` has what they are asked to do. The calls have cases of their own
 //! (`tests/c/userns.c`, `tests/c/usermount.c`, `tests/c/netns.c`, `tests/c/propagate.c`,
 //! `tests/c/devpts.c`, `tests/c/devcg.c`).
 
@@ -10,7 +10,7 @@ use crate::arguments::Test;
 use crate::image::default;
 use anyhow::Result;
 
-const CHECKS: [(&str, Check); 8] = [
+const CHECKS: [(&str, Check); 9] = [
     ("unshare_maps_the_user", |hayate| check(hayate, "unshare")),
     ("unshare_mounts_memory", |hayate| check(hayate, "mounts")),
     ("unshare_numbers_processes", |hayate| check(hayate, "processes")),
@@ -19,6 +19,7 @@ const CHECKS: [(&str, Check); 8] = [
     ("bubblewrap_keeps_a_program_in", |hayate| check(hayate, "bubblewrap")),
     ("bubblewrap_makes_a_dev", |hayate| check(hayate, "dev")),
     ("runc_runs_bundles", |hayate| check(hayate, "runc")),
+    ("systemd_runs_services_with_limits", |hayate| check(hayate, "systemd")),
 ];
 
 /// The trials.

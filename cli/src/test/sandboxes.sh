@@ -1,4 +1,4 @@
-# Debian's unshare and bubblewrap at work.
+# Debian's unshare, bubblewrap, runc and systemd at work.
 #
 # Called in the guest with the name of a check. Each prints what it got if that is not what a Linux
 # prints, and ends with "done" in the end: the host looks for that word.
@@ -230,6 +230,57 @@ runc)
     is 20 runc exec c7 cat /sys/fs/cgroup/pids.max
     runc delete -f c7
     pgrep -x sleep && fail "it lives on"
+    ;;
+systemd)
+    # It removes what lies in /tmp.
+    cd /root || exit 1
+    # systemd as the first process of a container, and what its services may use.
+    [ -e /sys/fs/cgroup/cgroup.procs ] || mount -t cgroup2 none /sys/fs/cgroup || fail "no groups"
+    echo '+cpu +memory +pids' > /sys/fs/cgroup/cgroup.subtree_control || fail "no controllers"
+    mkdir /sys/fs/cgroup/box
+    cat > /etc/systemd/system/job.service << 'END'
+[Unit]
+DefaultDependencies=no
+Requires=basic.target
+After=basic.target dbus.socket
+[Service]
+Type=oneshot
+ExecStart=/bin/sh /root/job
+END
+    cat > job << 'END'
+exec > /root/said 2>&1
+# as NAME PROPERTIES SCRIPT: has a script run as a service with these properties.
+as() {
+    echo "$1"
+    script=$3
+    set -- $(for word in $2; do echo "--property=$word"; done)
+    systemd-run --quiet --wait --pipe "$@" sh -c "$script"
+    echo "status $?"
+}
+own() { echo '/sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)'; }
+as plain '' 'echo hello; exit 7'
+as tasks TasksMax=5 "cat $(own)/pids.max; for i in 1 2 3 4 5 6; do sleep 1 & done 2> /dev/null"
+as memory 'MemoryMax=16M MemorySwapMax=0' "cat $(own)/memory.max; head -c 64M /dev/zero | tail > /dev/null"
+as quota CPUQuota=20% "cat $(own)/cpu.max"
+as time RuntimeMaxSec=1 'sleep 100'
+as user 'DynamicUser=yes PrivateTmp=yes' '[ $(id -u) -gt 60000 ] && touch /tmp/mine && ! touch /etc/x'
+systemd-run --quiet --scope -p TasksMax=7 sh -c "cat $(own)/pids.max"
+systemctl is-active basic.target dbus.service
+systemctl --force poweroff
+END
+    [ -e /proc/1/cmdline ] || fail "no proc"
+    # It leaves its machine's power alone: in a container the first process ends (pid_namespaces(7)).
+    unshare --pid --fork --mount --ipc --uts --mount-proc sh -c '
+        echo 0 > /sys/fs/cgroup/box/cgroup.procs
+        exec unshare --cgroup sh -c "
+            mount -t tmpfs tmpfs /run && mkdir /run/lock && umount /sys/fs/cgroup &&
+            mount -t cgroup2 cgroup2 /sys/fs/cgroup &&
+            exec env -i container=test /lib/systemd/systemd --unit=job.service"' > log 2>&1
+    [ $? = 130 ] || { cat log; fail "it ended otherwise"; }
+    wanted='plain hello status 7 tasks 5 status 2 memory 16777216 status 1 quota 20000 100000'
+    wanted="$wanted status 0 time status 1 user status 0 7 active active"
+    got=$(grep -av -e '^Killed' -e 'Cannot fork' -e 'Broken pipe' -e '^touch' said | tr '\n' ' ')
+    [ "$got" = "$wanted " ] || fail "$got"
     ;;
 *)
     fail "no check $1"
