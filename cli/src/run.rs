@@ -142,8 +142,8 @@ pub fn prepare(options: &Run, on_terminal: bool) -> Result<Prepared> {
     }
     network::choose(&mut machine)?;
     let mut qemu = accel::machine(&machine)?;
-    let volumes = volumes.into_iter().enumerate();
-    let volumes = volumes.map(|(index, volume)| qemu.volume(index, volume)).collect();
+    let volumes = volumes.into_iter().map(|volume| qemu.volume(volume));
+    let volumes = volumes.collect::<Result<_>>()?;
     let texts = match options.template.is_empty() {
         true => texts,
         false => {
@@ -210,9 +210,6 @@ pub fn check(options: &Run) -> Result<()> {
         }
         _ if options.machine.vmm != Monitor::Qemu && options.persist.is_some() => {
             "--vmm describes no disks of the user yet: leave --persist or --vmm out"
-        }
-        _ if linux && !options.volume.is_empty() => {
-            "--volume needs Hayate's kernel: leave --linux out"
         }
         _ if options.machine.deterministic && !options.volume.is_empty() => {
             "--deterministic repeats a run, but the host decides what is in a folder and when it \

@@ -24,9 +24,14 @@ static TSC_HZ: AtomicU64 = AtomicU64::new(1_000_000_000);
 /// Ticks of the APIC timer per nanosecond, times 2^32.
 static APIC_SCALE: AtomicU64 = AtomicU64::new(1 << 32);
 
+/// What [`WOKEN`] has while this CPU sleeps.
+const ASLEEP: u64 = 0;
+
 per_cpu! {
     /// The deadline that this CPU's timer is programmed for (monotonic ns; MAX: none).
     static PROGRAMMED: Word = Word::new(u64::MAX);
+    /// When the interrupt came that ended this CPU's last sleep (monotonic ns), or [`ASLEEP`].
+    static WOKEN: Word = Word::new(u64::MAX);
 }
 
 /// Returns the TSC's frequency in Hz.
@@ -69,6 +74,24 @@ pub fn program_again() {
     match PROGRAMMED.get() {
         u64::MAX => {}
         deadline => program(deadline),
+    }
+}
+
+/// Halts until an interrupt has been taken. Returns with interrupts off again, and says when the
+/// first interrupt came (monotonic ns): to serve it was no sleep.
+pub fn sleep() -> u64 {
+    WOKEN.set(ASLEEP);
+    cpu::wait_for_interrupt();
+    // An NMI or the like ends a sleep, too, and is not noted.
+    note_wakening();
+    WOKEN.get()
+}
+
+/// Notes that an interrupt came while the kernel ran; so it may have slept.
+#[inline]
+pub(crate) fn note_wakening() {
+    if WOKEN.get() == ASLEEP {
+        WOKEN.set(monotonic_ns().max(1));
     }
 }
 

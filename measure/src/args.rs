@@ -203,9 +203,9 @@ pub struct RunArguments {
     /// Neither --before nor --cold concerns the program of this name (can be repeated).
     #[arg(long, value_name = "NAME")]
     pub warm: Vec<String>,
-    /// Of starts of these programs, take off the time in which the only processor had nothing to
-    /// do, as Linux tells it in /proc/timer_list. An emulator that counts instructions and does not
-    /// wait lets its clock jump then.
+    /// Of starts of these programs, and of work with files past the cache, take off the time in
+    /// which the only processor had nothing to do, as Linux tells it in /proc/timer_list and Hayate
+    /// in /proc/hayate/idle. An emulator that counts instructions lets its clock go on then.
     #[arg(long)]
     pub without_idle: bool,
     /// Measure only if this path is there, or end with status 4 (can be repeated).
@@ -248,7 +248,6 @@ impl RunArguments {
                 command: words.into_iter().map(String::from).collect(),
                 before: self.before.clone().filter(|_| !warm),
                 warm_up: warm || !self.cold,
-                without_idle: self.without_idle,
             })
         };
         let programs = self.program.iter().map(|text| (false, text));

@@ -28,6 +28,9 @@ pub struct Setting {
     pub raised: bool,
     /// Programs that the user named, to be started.
     pub programs: Vec<Named>,
+    /// Whether the time in which the only processor was idle is taken off of what waits for a
+    /// device.
+    pub without_idle: bool,
 }
 
 /// A program that the user named (`--program`).
@@ -41,8 +44,6 @@ pub struct Named {
     pub before: Option<String>,
     /// Whether the first starts are discarded.
     pub warm_up: bool,
-    /// Whether the time in which no processor was busy is subtracted.
-    pub without_idle: bool,
 }
 
 impl Setting {

@@ -14,6 +14,7 @@ mod exit;
 mod experiment;
 mod experiments;
 mod fingerprint;
+mod idle;
 mod infer;
 mod naive;
 mod pace;

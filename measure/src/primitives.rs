@@ -273,6 +273,7 @@ mod tests {
             exits: true,
             raised: false,
             programs: Vec::new(),
+            without_idle: false,
         };
         let all = experiments::all(&setting);
         for experiment in &all {

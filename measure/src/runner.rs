@@ -146,6 +146,7 @@ mod tests {
             exits: false,
             raised: false,
             programs: Vec::new(),
+            without_idle: false,
         }
     }
 

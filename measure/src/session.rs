@@ -93,6 +93,7 @@ pub fn setting(a: &RunArguments) -> Result<Setting, Failure> {
         exits: fingerprint::exits(),
         raised: false,
         programs: a.programs()?,
+        without_idle: a.without_idle,
     })
 }
 

@@ -72,7 +72,7 @@ impl Machine {
         qemu.accelerate(library.has_kvm());
         let mut shared = OsString::from(wanted.folder);
         shared.push(format!(":{POD}"));
-        let volume = qemu.volume(0, Volume::of(&shared)?);
+        let volume = qemu.volume(Volume::of(&shared)?)?;
         let told = if has_tap { None } else { qemu.network() };
         let job = job(&wanted, volume, told);
         let programs = [library.container()];

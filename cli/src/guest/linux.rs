@@ -7,8 +7,24 @@ use anyhow::{Context, Result};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// The small kernel that Debian makes for virtual machines.
-const PACKAGE: &str = "linux-image-cloud-amd64";
+/// A kernel of Debian's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flavour {
+    /// The small one for virtual machines.
+    Cloud,
+    /// The one for any machine. It has 9P, by which the host shares folders.
+    Generic,
+}
+
+impl Flavour {
+    /// Its package, and the folder that this is unpacked in.
+    fn place(self) -> (&'static str, &'static str) {
+        match self {
+            Flavour::Cloud => ("linux-image-cloud-amd64", "linux"),
+            Flavour::Generic => ("linux-image-amd64", "linux-generic"),
+        }
+    }
+}
 
 /// The drivers for the machine and the root file system that this kernel has as modules. The first
 /// makes ext4's checksums by the processor's instruction, as Hayate does; it does not load where
@@ -30,10 +46,13 @@ const NVDIMM: [&str; 2] = ["nfit", "nd_pmem"];
 /// Further modules for a network device.
 const NETWORK: [&str; 1] = ["virtio_net"];
 
+/// Further modules for folders of the host; a kernel without them has no 9P.
+const SHARES: [&str; 2] = ["9pnet_virtio", "9p"];
+
 /// Parts of the names of these modules and their dependencies: only those are unpacked.
-const NEEDED_OR_BELOW: [&str; 11] = [
+const NEEDED_OR_BELOW: [&str; 14] = [
     "virtio", "ext4", "overlay", "jbd2", "mbcache", "crc", "failover", "rng", "nfit", "nvdimm",
-    "nd_",
+    "nd_", "9p", "netfs", "fscache",
 ];
 
 /// A kernel and its drivers.
@@ -46,26 +65,29 @@ pub struct Linux {
     pub nvdimm: Vec<PathBuf>,
     /// Further drivers for a network device, in the same order.
     pub network: Vec<PathBuf>,
+    /// Further drivers for folders of the host, in the same order.
+    pub shares: Vec<PathBuf>,
 }
 
 /// Returns the kernel, fetched if it is missing.
-pub fn kernel() -> Result<Linux> {
+pub fn kernel(flavour: Flavour) -> Result<Linux> {
+    let (name, folder) = flavour.place();
     // Its modules are unpacked in place: another command must not read a partial one.
-    let _alone = paths::lock("linux")?;
-    let folder = paths::build("linux")?;
+    let _alone = paths::lock(folder)?;
+    let folder = paths::build(folder)?;
     if find(&folder.join("boot"), "vmlinuz-").is_none() {
-        for (package, file) in debian::fetch(&[PACKAGE])? {
+        for (package, file) in debian::fetch(&[name])? {
             if package.name.starts_with("linux-image-") {
                 debian::unpack(&file, &folder)?;
             }
         }
     }
     let kernel = find(&folder.join("boot"), "vmlinuz-")
-        .with_context(|| format!("the package {PACKAGE} has no kernel"))?;
+        .with_context(|| format!("the package {name} has no kernel"))?;
     let modules = ["lib/modules", "usr/lib/modules"]
         .iter()
         .find_map(|path| find(&folder.join(path), ""))
-        .with_context(|| format!("the package {PACKAGE} has no modules"))?;
+        .with_context(|| format!("the package {name} has no modules"))?;
     let files = files(&modules)?;
     let modules = order(&NEEDED, &files)?;
     let further = |names: &[&str]| -> Result<Vec<PathBuf>> {
@@ -73,8 +95,8 @@ pub fn kernel() -> Result<Linux> {
         further.retain(|module| !modules.contains(module));
         Ok(further)
     };
-    let (nvdimm, network) = (further(&NVDIMM)?, further(&NETWORK)?);
-    Ok(Linux { kernel, modules, nvdimm, network })
+    let (nvdimm, network, shares) = (further(&NVDIMM)?, further(&NETWORK)?, further(&SHARES)?);
+    Ok(Linux { kernel, modules, nvdimm, network, shares })
 }
 
 fn find(folder: &Path, start: &str) -> Option<PathBuf> {

@@ -15,10 +15,11 @@
 mod devices;
 
 use super::disk::UserDisk;
+use super::linux::{self, Flavour};
 use super::network::{Helper, Link};
 use super::nvm::{self, Nvm, NvmDevice};
 use super::volumes::Volume;
-use super::{linux, processor, qmp};
+use super::{processor, qmp};
 use crate::arguments::network::Net;
 use crate::arguments::{Accel, Aslr, Board, Machine, Monitor, Profile};
 use crate::failure::{Failure, USAGE};
@@ -104,11 +105,7 @@ impl BootFiles {
     /// Builds or finds the kernel that the options ask for.
     fn of(options: &Machine) -> Result<BootFiles> {
         if options.linux {
-            let linux::Linux { kernel, mut modules, nvdimm, network } = linux::kernel()?;
-            if *options.network.net() != Net::None {
-                modules.extend(network);
-            }
-            return Ok(BootFiles { system: System::Linux, kernel, modules, nvdimm });
+            return BootFiles::linux(options, Flavour::Cloud);
         }
         let kernel = match &options.kernel {
             Some(file) if file.is_file() => file.clone(),
@@ -117,6 +114,17 @@ impl BootFiles {
         };
         let (modules, nvdimm) = (Vec::new(), Vec::new());
         Ok(BootFiles { system: System::Hayate, kernel, modules, nvdimm })
+    }
+
+    /// Finds Debian's kernel of that flavour.
+    fn linux(options: &Machine, flavour: Flavour) -> Result<BootFiles> {
+        let found = linux::kernel(flavour)?;
+        let linux::Linux { kernel, mut modules, nvdimm, network, shares } = found;
+        if *options.network.net() != Net::None {
+            modules.extend(network);
+        }
+        modules.extend(shares);
+        Ok(BootFiles { system: System::Linux, kernel, modules, nvdimm })
     }
 }
 
@@ -280,11 +288,15 @@ impl Qemu {
         format!("/dev/vd{letter}")
     }
 
-    /// Shares a folder; returns what the guest is told of it.
-    pub fn volume(&mut self, index: usize, volume: Volume) -> hayate_job::Volume {
-        let told = volume.told(index);
+    /// Shares a folder; returns what the guest is told of it. A Linux is then the kernel that can
+    /// have one.
+    pub fn volume(&mut self, volume: Volume) -> Result<hayate_job::Volume> {
+        if self.boot.system == System::Linux && self.volumes.is_empty() {
+            self.boot = BootFiles::linux(&self.options, Flavour::Generic)?;
+        }
+        let told = volume.told(self.volumes.len());
         self.volumes.push(volume);
-        told
+        Ok(told)
     }
 
     /// Gives the machine the texts of converted programs; the guest's writes there are not kept.

@@ -34,7 +34,7 @@ pub fn trials(options: &Test, programs: &Programs) -> Vec<Trial> {
         trial("artifacts/images", move || {
             default::DEFAULT.get()?;
             convert::disk(&tests)?;
-            linux::kernel()?;
+            linux::kernel(linux::Flavour::Cloud)?;
             Ok(())
         }),
     ]

@@ -57,9 +57,9 @@ pub fn run_idle() -> ! {
                 // Without a space loaded, no CPU has to interrupt this one for a TLB shootdown.
                 paging::deactivate();
             }
-            cpu::wait_for_interrupt();
+            let woken = time::sleep();
             queue.idle_since.store(u64::MAX, Ordering::Relaxed);
-            queue.idle_ns.fetch_add(time::monotonic_ns().saturating_sub(before), Ordering::Relaxed);
+            queue.idle_ns.fetch_add(woken.saturating_sub(before), Ordering::Relaxed);
         }
         IDLE.fetch_and(!bit, Ordering::SeqCst);
     }

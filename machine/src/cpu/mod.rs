@@ -1,7 +1,7 @@
 //! The processor: its number, features, per-CPU data, and when it takes interrupts.
 //!
 //! **Interrupts are off in the kernel.** They are taken in user mode, in the idle loop
-//! ([`wait_for_interrupt`]) and in [`interrupt_window`]s, which long loops open while they hold no
+//! ([`sleep`](crate::time::sleep)) and in [`interrupt_window`]s, which long loops open while they hold no
 //! spin lock.
 
 mod bases;
@@ -59,7 +59,7 @@ pub fn interrupt_window() {
 
 /// Halts until an interrupt has been taken. Returns with interrupts off again.
 #[inline]
-pub fn wait_for_interrupt() {
+pub(crate) fn wait_for_interrupt() {
     // SAFETY: as for `interrupt_window`; `sti; hlt` cannot lose an interrupt between the two.
     unsafe { asm!("sti", "hlt", "cli", options(nostack)) };
 }

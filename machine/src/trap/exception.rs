@@ -109,6 +109,7 @@ pub(super) extern "C" fn trap_from_kernel(vector: u64, regs: &mut UserRegs, code
     check_stack();
     let vector = vector as u8;
     if vector >= 32 {
+        time::note_wakening();
         return take_interrupt(vector, None);
     }
     if vector == 14 {

@@ -3,6 +3,7 @@
 
 use super::syscalls::c_path;
 use crate::experiment::{Experiment, Setting};
+use crate::idle::Stopwatch;
 use crate::sampler::{Sampler, Skip};
 use crate::sys::memory::Mapping;
 use crate::sys::process::Child;
@@ -132,9 +133,14 @@ fn blocks(s: &Setting, m: &mut Sampler, bytes: u64, random: bool) -> Result<(), 
     let count = bytes / BLOCK as u64;
     let mut order = fastrand::Rng::with_seed(11);
     let mut at = 0;
-    m.try_batch(PER_SAMPLE, || {
-        at = if random { order.u64(..count) } else { (at + 1) % count };
-        read_block(&file, page.bytes(), at * BLOCK as u64)
+    let mut watch = Stopwatch::new(m.clock(), s.without_idle)?;
+    m.collect(|| {
+        watch.time(|| {
+            (0..PER_SAMPLE).try_for_each(|_| {
+                at = if random { order.u64(..count) } else { (at + 1) % count };
+                read_block(&file, page.bytes(), at * BLOCK as u64)
+            })
+        })
     })
 }
 
@@ -143,7 +149,11 @@ pub fn device_read(s: &Setting, m: &mut Sampler) -> Result<(), Skip> {
     let file = direct_file(s, 4 * M)?;
     let mut page = Mapping::shared(BLOCK).map_err(Skip::because("mmap"))?;
     let mut order = fastrand::Rng::with_seed(12);
-    m.try_batch(1, || read_block(&file, page.bytes(), order.u64(..1024) * BLOCK as u64))
+    let mut watch = Stopwatch::new(m.clock(), s.without_idle)?;
+    m.collect(|| {
+        let at = order.u64(..1024) * BLOCK as u64;
+        watch.time(|| read_block(&file, page.bytes(), at))
+    })
 }
 
 /// Makes a write of 4 KB and fdatasync(2): the primitive of durability.
@@ -153,9 +163,12 @@ pub fn device_flush(s: &Setting, m: &mut Sampler) -> Result<(), Skip> {
         return Err(Skip("the directory is in memory".into()));
     }
     let block = [1; BLOCK];
-    m.try_batch(1, || {
-        checked(raw::pwrite(file.as_raw_fd(), &block, 0)).map_err(Skip::because("write"))?;
-        file.sync_data().map_err(Skip::because("fdatasync"))
+    let mut watch = Stopwatch::new(m.clock(), s.without_idle)?;
+    m.collect(|| {
+        watch.time(|| {
+            checked(raw::pwrite(file.as_raw_fd(), &block, 0)).map_err(Skip::because("write"))?;
+            file.sync_data().map_err(Skip::because("fdatasync"))
+        })
     })
 }
 
@@ -218,9 +231,13 @@ fn made_durable() -> Experiment {
             return Err(Skip("the directory is in memory; use --dir with a disk".into()));
         }
         let block = [1; BLOCK];
-        m.try_batch(1, || {
-            checked(raw::pwrite(file.as_raw_fd(), &block, 0)).map_err(Skip::because("write"))?;
-            file.sync_all().map_err(Skip::because("fsync"))
+        let mut watch = Stopwatch::new(m.clock(), s.without_idle)?;
+        m.collect(|| {
+            watch.time(|| {
+                checked(raw::pwrite(file.as_raw_fd(), &block, 0))
+                    .map_err(Skip::because("write"))?;
+                file.sync_all().map_err(Skip::because("fsync"))
+            })
         })
     })
     .method("pwrite(2) of 4 KB over the same block of a file and fsync(2)")
@@ -390,13 +407,14 @@ fn remote() -> Experiment {
         let result = temporary_file(&there, "remote", 4 * M as usize).and_then(|(file, _path)| {
             let mut block = vec![0; BLOCK];
             let mut order = fastrand::Rng::with_seed(13);
-            let clock = m.clock();
+            let mut watch = Stopwatch::new(m.clock(), s.without_idle)?;
             m.collect(|| {
                 drop_cached(&file)?;
                 let at = order.u64(..1024) * BLOCK as u64;
-                let start = clock.start();
-                checked(pread(file.as_raw_fd(), &mut block, at)).map_err(Skip::because("read"))?;
-                Ok(clock.stop().saturating_sub(start))
+                watch.time(|| {
+                    let read = checked(pread(file.as_raw_fd(), &mut block, at));
+                    read.map(drop).map_err(Skip::because("read"))
+                })
             })
         });
         // Best effort on a server that may just have gone away.

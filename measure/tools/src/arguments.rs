@@ -76,10 +76,16 @@ pub struct Compare {
     #[arg(long, value_name = "SIZE", default_value = "16M")]
     pub memory_limit: String,
 
-    /// Give each machine a new ext4 disk, and work with files there instead of in memory. What
-    /// waits for the disk is measured with --wall only
+    /// Give each machine a new ext4 disk, and work with files there instead of in memory. The
+    /// instructions of what waits for the disk are those without the waiting, and not the same to
+    /// the digit in each run
     #[arg(long)]
     pub disk: bool,
+
+    /// Give each machine a new folder of the host, for file/remote-read. Linux is then Debian's
+    /// kernel for any machine: the smaller one for virtual machines has no 9P
+    #[arg(long)]
+    pub share: bool,
 
     /// Leave out Linux as shipped
     #[arg(long)]

@@ -6,10 +6,12 @@ use hayate_cli::arguments::network::{Net, Network, Published};
 use hayate_cli::arguments::{Accel, Board, Machine, Monitor, Profile};
 use hayate_cli::failure::{self, Failure};
 use hayate_cli::guest::disk::UserDisk;
+use hayate_cli::guest::linux::{self, Flavour};
 use hayate_cli::guest::log::Sink;
 use hayate_cli::guest::qemu::Qemu;
 use hayate_cli::guest::session::{End, Outcome, Session, Streams};
-use hayate_cli::guest::{backtrace, initramfs, linux};
+use hayate_cli::guest::volumes::{self, Volume};
+use hayate_cli::guest::{backtrace, initramfs};
 use hayate_cli::{compile, disks};
 use hayate_job::{Job, Mount, Root};
 use measure_data::{Run, read_run};
@@ -183,11 +185,21 @@ pub struct Setup {
     pub other_end: OtherEnd,
     /// Whether each boot has a new disk, on which the experiments have their files.
     pub disk: bool,
+    /// Whether each boot has a new folder of the host, the network file system of the experiments.
+    pub share: bool,
 }
+
+/// QEMU's options for counting where a machine waits for the host: while nothing runs in it, the
+/// clock goes on as the host's does. By default it jumps to the next timer at once, and each wait
+/// for a device would have all that is due later in it.
+const WAITING: [&str; 2] = ["-icount", "shift=0,sleep=on"];
 
 /// The place of [`Setup::disk`] in the guest, and its size: room for the largest files, and for
 /// the file system not to be nearly full.
 const WORK: (&str, u64) = ("/disk", 2 << 30);
+
+/// The place of [`Setup::share`] in the guest.
+const SHARE: &str = "/share";
 
 /// Where `measure serve` runs, the other end of the experiments with another host.
 pub enum OtherEnd {
@@ -264,7 +276,7 @@ impl Setup {
             compile::kernel(self.profile)?;
         }
         if systems.iter().any(|system| system.linux) {
-            linux::kernel()?;
+            linux::kernel(if self.share { Flavour::Generic } else { Flavour::Cloud })?;
         }
         compile::init()?;
         compile::programs()?;
@@ -396,9 +408,17 @@ impl Setup {
                 mounts.push(Mount { device, kind: EXT4.into(), path: TOOLS.into() });
             }
         }
-        let work = self.disk.then(|| work_disk(&mut qemu)).transpose()?;
-        let (folder, disks) =
-            work.map_or((None, Vec::new()), |(folder, disk)| (Some(folder), disk));
+        let folder = (self.disk || self.share).then(tempfile::tempdir).transpose();
+        let folder = folder.context("no folder for what the machine writes")?;
+        let (mut disks, mut volumes) = (Vec::new(), Vec::new());
+        if let Some(folder) = &folder {
+            if self.disk {
+                disks.extend(work_disk(&mut qemu, folder.path())?);
+            }
+            if self.share {
+                volumes.push(shared_folder(&mut qemu, folder.path())?);
+            }
+        }
         let job = Job {
             arguments: arguments.into_iter().map(String::into_bytes).collect(),
             environment: vec![b"PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_vec(), b"LANG=C".to_vec()],
@@ -411,7 +431,7 @@ impl Setup {
             persist: None,
             mounts,
             disks,
-            volumes: Vec::new(),
+            volumes,
             streams: hayate_job::Streams::Separate,
             input_along: false,
             network: qemu.network(),
@@ -420,6 +440,12 @@ impl Setup {
         let archive = system.disk.is_none().then_some(self.image.as_path());
         let initramfs = initramfs::make(&job, archive, None, &programs, &qemu.boot.modules)?;
         Ok((qemu, initramfs, folder))
+    }
+
+    /// QEMU's options if the machine waits for the host and instructions are counted.
+    fn waiting(&self) -> Vec<String> {
+        let waits = self.counting && (self.disk || self.share);
+        WAITING.map(String::from).into_iter().filter(|_| waits).collect()
     }
 
     fn machine(&self, system: &System) -> Machine {
@@ -443,7 +469,7 @@ impl Setup {
                 .filter(|words| !words.is_empty())
                 .into_iter()
                 .collect(),
-            qemu: system.qemu.iter().map(Into::into).collect(),
+            qemu: self.waiting().iter().chain(&system.qemu).map(Into::into).collect(),
             kernel: self.kernel.clone().filter(|_| !system.linux),
             background: false,
             vmm: Monitor::Qemu,
@@ -481,9 +507,9 @@ impl Setup {
         for name in &self.warm {
             words.extend(["--warm".into(), name.clone()]);
         }
-        // When instructions are counted, Hayate has its disks in memory and never waits; Linux uses
-        // virtio-blk.
-        if self.counting && system.linux && system.disk.is_some() {
+        // When instructions are counted, Hayate has its root's disks in memory and never waits for
+        // them; Linux uses virtio-blk.
+        if self.counting && (system.linux && system.disk.is_some() || self.disk || self.share) {
             words.push("--without-idle".into());
         }
         if let Some(path) = &system.needs {
@@ -501,15 +527,24 @@ impl Setup {
     }
 }
 
-/// Adds a new disk with an empty file system, mounted at [`WORK`]; returns the folder that has it.
-fn work_disk(qemu: &mut Qemu) -> Result<(TempDir, Vec<hayate_job::Disk>)> {
-    let folder = tempfile::tempdir().context("no folder for a disk")?;
-    let file = folder.path().join("work.img");
+/// Adds a new disk with an empty file system, mounted at [`WORK`]; its file lies in `folder`.
+fn work_disk(qemu: &mut Qemu, folder: &Path) -> Result<Option<hayate_job::Disk>> {
+    let file = folder.join("work.img");
     let (path, size) = WORK;
     disks::make(&MakeDisk { size, from: None, label: None, force: false, file: file.clone() })?;
     let path = Some(path.into());
     let disk = UserDisk { file, path, read_only: false, serial: "work".into() };
-    Ok((folder, qemu.user_disk(disk).into_iter().collect()))
+    Ok(qemu.user_disk(disk))
+}
+
+/// Adds a new folder of the host, mounted at [`SHARE`]; it lies in `folder`.
+fn shared_folder(qemu: &mut Qemu, folder: &Path) -> Result<hayate_job::Volume> {
+    let shared = folder.join("shared");
+    std::fs::create_dir(&shared).with_context(|| format!("cannot make {}", shared.display()))?;
+    let mut option = shared.into_os_string();
+    option.push(format!(":{SHARE}"));
+    volumes::check_qemu()?;
+    qemu.volume(Volume::of(&option)?)
 }
 
 /// A port of this host that nobody has.

@@ -111,6 +111,7 @@ fn setup(options: &Compare, measure: &Path, globs: Vec<String>) -> Result<Setup>
         timeout: Duration::from_secs(options.timeout),
         other_end: OtherEnd::None,
         disk: options.disk,
+        share: options.share,
     })
 }
 

@@ -239,7 +239,8 @@ fn setup(
             (false, true) => OtherEnd::Pair,
             (false, false) => OtherEnd::None,
         },
-        disk: false,
+        disk: what.disk,
+        share: false,
     })
 }
 

@@ -8,7 +8,8 @@ pub fn kind(counting: bool) -> [&'static str; 2] {
             "They cannot show what instructions cost: caches, TLB misses, changes of mode and \
                  of address space, exits to a hypervisor. A repeated string instruction counts \
                  once for each repetition. Intervals tell the scatter within a boot; another \
-                 comparison of the same systems prints the same numbers.",
+                 comparison of the same systems prints the same numbers, but for what waits for \
+                 the host: a disk that is written, a folder, a network.",
         ]
     } else {
         [

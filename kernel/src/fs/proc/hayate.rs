@@ -5,6 +5,7 @@
 //! * `pools`: the counts of each kind; writing a line says what to drop or how much to keep;
 //! * `policy`: what is kept;
 //! * `fresh`: what makes a restored machine another one than its twins ([`fresh`]);
+//! * `idle`: how long each CPU has slept, in nanoseconds since boot;
 //! * `net_fault`: the faults that packets meet on purpose ([`faults`]);
 //! * `nvm`, `text_faults`: text on non-volatile memory ([`nvm`]);
 //! * `templates`: the caller's templates, all of them for an administrator;
@@ -25,7 +26,7 @@ use hayate_packet_faults::Faults;
 use super::text::line;
 use super::tree;
 use super::tree::{Item, Listing, Node, Subject, What};
-use super::{frames, fresh, nvm};
+use super::{frames, fresh, nvm, system};
 use crate::credentials::Capability;
 use crate::memory::deferred_free;
 use crate::net::faults;
@@ -46,6 +47,7 @@ use crate::vfs::inode::{DirectorySink, FileKind, Inode};
 pub static ITEMS: &[Item<()>] = &[
     Item { name: "frames", what: What::Text(frames::frames) },
     Item { name: "fresh", what: What::Setting(fresh::show, fresh::renew) },
+    Item { name: "idle", what: What::Text(system::idle) },
     Item { name: "net_fault", what: What::Setting(show_faults, set_faults) },
     Item { name: "nvm", what: What::Setting(nvm::show, |(), text| nvm::command(text)) },
     Item { name: "objects", what: What::Text(frames::objects) },

@@ -62,6 +62,12 @@ pub(super) fn uptime(_: &(), out: &mut Vec<u8>) -> Result<()> {
     )
 }
 
+/// `/proc/hayate/idle`: how long each CPU has slept since boot.
+pub(super) fn idle(_: &(), out: &mut Vec<u8>) -> Result<()> {
+    (0..cpu::count())
+        .try_for_each(|cpu| line(out, format_args!("cpu{cpu}: {} ns", schedule::idle_ns(cpu))))
+}
+
 pub(super) fn loadavg(_: &(), out: &mut Vec<u8>) -> Result<()> {
     for load in schedule::load_average() {
         // Fixed point with 11 bits of fraction, as Linux keeps them.

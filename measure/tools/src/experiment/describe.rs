@@ -38,7 +38,10 @@ pub struct Description {
     /// The root file system on a disk: `default`, or a value of `./hayate run --rootfs`. Without it
     /// a small one in memory: the suite, a shell, a dynamic program.
     pub image: Option<String>,
-    /// The speeds of that disk; each of them is measured.
+    /// Whether the machine has a new ext4 disk that it writes, at `/disk`.
+    #[serde(default)]
+    pub disk: bool,
+    /// The speeds of the disk of the root; each of them is measured.
     #[serde(default)]
     pub storage: Vec<Storage>,
     /// Whether the machine is in QEMU's own network, with `measure serve` on the host as the other
@@ -378,6 +381,9 @@ fn check_works(what: &Description) -> Result<(), &'static str> {
         return Err(
             "with \"host\" packets come when the host brings them: for time, without \"pair\"",
         );
+    }
+    if what.disk && (what.counts || what.kept || what.asked.is_some() || what.scaling.is_some()) {
+        return Err("with \"disk\" there are no \"counts\", \"kept\", \"asked\" and \"scaling\"");
     }
     if what.pair && what.image.is_some() {
         return Err("\"pair\" is prepared in the small image; leave \"image\" out");
