@@ -106,7 +106,7 @@ const TABLE: &[Stress] = &[
          segment,socket,sockopt,thread,transform,watch,xattr /tests/static")
         .dev_kernel(),
     long("random_system_calls_for_ten_minutes", 2,
-        "sysfuzz --seed 1 --seconds 600 --procs 4 --as-root").beside(),
+        "sysfuzz --seed 1 --seconds 600 --procs 4 --as-root --groups").beside(),
     long("run_100000_mutated_programs_twice", 2,
         "elfmut --seed 2 --count 100000 /tests/stress/tiny"),
     long("long_bytes_over_a_bad_network", 2,
@@ -131,8 +131,8 @@ const TABLE: &[Stress] = &[
     row("small_segments_over_a_bad_network", 2,
         "lossy --mib 16 --datagrams 500 --mtu 1500 \
          --fault loss:5,repeat:2,reorder:2,corrupt:2,delay:500us"),
-    row("random_system_calls", 2, "sysfuzz --seed 2 --seconds 20 --procs 4 --as-root"),
-    row("random_system_calls_of_a_user", 2, "sysfuzz --seed 3 --seconds 20 --procs 4"),
+    row("random_system_calls", 2, "sysfuzz --seed 2 --seconds 20 --procs 4 --as-root --groups"),
+    row("random_system_calls_of_a_user", 2, "sysfuzz --seed 3 --seconds 20 --procs 4 --groups"),
     row("random_system_calls_of_one_process", 1,
         "sysfuzz --seed 4 --seconds 20 --procs 1 --as-root"),
     row("a_user_fills_unix_sockets", 2, "objects --procs 3 --only bytes").memory(64),

@@ -53,6 +53,18 @@ pub enum ArgumentKind {
     Notification,
     /// An array of `struct futex_waitv`.
     Words,
+    /// A path on which a worker with mounts of its own may mount.
+    Place,
+    /// The name of a file system.
+    FileSystem,
+    /// Options of mount(2), the name of one, or the value of one.
+    Options,
+    /// A `struct mount_attr`.
+    MountAttributes,
+    /// An array of pointers to `struct iocb`.
+    Requests,
+    /// The name of a template, of a few.
+    Template,
 }
 
 /// Requests of ioctl(2) on terminals, pipes, sockets and files, except those that push input to
@@ -163,6 +175,31 @@ const CLONE: &[u64] = &[
 /// Flags of mount(2).
 const MOUNT: &[u64] =
     &[1, 2, 4, 8, 32, 64, 1024, 4096, 4096, 8192, 16384, 1 << 17, 1 << 18, 1 << 19, 1 << 20];
+/// Flags of mount(2) that say how mounts propagate, with and without `MS_REC`.
+const PROPAGATION: &[u64] = &[
+    1 << 17,
+    1 << 18,
+    1 << 19,
+    1 << 20,
+    1 << 17 | 16384,
+    1 << 18 | 16384,
+    1 << 19 | 16384,
+    1 << 20 | 16384,
+];
+/// Flags of open_tree(2): `OPEN_TREE_CLONE`, `OPEN_TREE_CLOEXEC`, `AT_RECURSIVE`, and of paths.
+const TREE: &[u64] = &[1, 1, 0x8000, 0x8000, 0x8_0000, 0x1000, 0x100, 0x800];
+/// Flags of move_mount(2), with `MOVE_MOUNT_SET_GROUP`.
+const MOVE: &[u64] = &[1, 2, 4, 4, 4, 0x10, 0x20, 0x40, 0x100];
+/// Attributes of fsmount(2).
+const ATTRIBUTES: &[u64] = &[1, 2, 4, 8, 0x10, 0x20, 0x80, 0x20_0000];
+/// Commands of bpf(2).
+const PROGRAMS: &[u64] = &[0, 5, 5, 8, 9, 10, 11, 13, 15, 16, 28];
+/// Requests of ptrace(2), but `PTRACE_TRACEME`: it would make the supervisor a tracer.
+pub const TRACE: &[u64] = &[
+    1, 2, 3, 4, 5, 6, 7, 7, 9, 12, 13, 14, 15, 16, 17, 24, 24, 30, 31, 32, 33, 0x4200, 0x4201,
+    0x4202, 0x4203, 0x4204, 0x4205, 0x4206, 0x4207, 0x4208, 0x4209, 0x420a, 0x420b, 0x420c, 0x420d,
+    0x420e, 0x420f,
+];
 /// Flags of send(2) and recv(2).
 const MESSAGE: &[u64] = &[1, 2, 0x20, 0x40, 0x40, 0x40, 0x80, 0x100, 0x4000, 0x1_0000, 0x4000_0000];
 /// Flags of splice(2).
@@ -196,9 +233,20 @@ pub const FORBIDDEN: &[u64] = &[
     246, 320, // kexec
     248, 249, 250, 256, 279, // keys, page migration
     272, 308, // unshare, setns
-    298, 321, 323, 425, 426, 427, // perf, bpf, userfaultfd, io_uring
+    298, 323, 425, 426, 427, // perf, userfaultfd, io_uring
     428, 429, 430, 431, 432, 433, 442, // the new mount calls
     60, 231, // exit: through the guarded entry only
+    1010, 1011, // modes: a program in supervisor mode may do anything to the kernel
+];
+
+/// Calls of the kernel's table that none of the tables here has, each with the reason: for
+/// crates/abi/tests/fuzzed.rs.
+#[allow(dead_code)]
+pub const ELSEWHERE: &[(u64, &str)] = &[
+    (60, "the end of a thread: `Worker::next` makes it, seldom"),
+    (231, "the end of a process: likewise"),
+    (1010, "a program in supervisor mode may do anything to the kernel; `modestorm` switches"),
+    (1011, "likewise"),
 ];
 
 /// Calls that take a process: only a harmless one.
@@ -506,6 +554,20 @@ pub const CALLS: &[Call] = &[
     ("rt_sigqueueinfo", QUEUE, &[Pid, Small, Mem]),
     ("rt_tgsigqueueinfo", TGQUEUE, &[Pid, Pid, Small, Mem]),
     ("pidfd_send_signal", PIDFD_KILL, &[Fd, Small, Of(&[0]), Of(&[0])]),
+    ("io_setup", 206, &[Of(&[1, 2, 16, 128, 70000]), Mem]),
+    ("io_destroy", 207, &[Any]),
+    ("io_getevents", 208, &[Any, Of(&[0, 1]), Of(&[0, 1, 8]), Mem, Time]),
+    ("io_submit", 209, &[Any, Of(&[0, 1, 2, 3]), Requests]),
+    ("io_cancel", 210, &[Any, Mem, Mem]),
+    ("io_pgetevents", 333, &[Any, Of(&[0, 1]), Of(&[0, 1, 8]), Mem, Time, Mem]),
+    ("ptrace", PTRACE, &[Of(TRACE), Pid, Mem, Mem]),
+    ("bpf", 321, &[Of(PROGRAMS), Mem, Of(&[8, 12, 16, 40, 48, 72, 120, 128])]),
+    ("hayate_space_open", 1000, &[Small, Of(&[0, 0, 0, 1])]),
+    ("hayate_program_open", 1001, &[DirFd, Path, Of(&[0, 0, 0, 1])]),
+    ("hayate_change_space", 1002, &[Fd, Of(&[0, 0, 0, 1])]),
+    ("hayate_change_program", 1003, &[Fd, Mem, Of(&[0, 0, 0, 1])]),
+    ("hayate_change_position", 1004, &[Mem, Of(&[16, 32, 48, 64])]),
+    ("hayate_change", 1005, &[Mem, Of(&[32, 48, 64, 128])]),
     ("kill", KILL, &[Pid, Small]),
     ("tkill", TKILL, &[Pid, Small]),
     ("tgkill", TGKILL, &[Pid, Pid, Small]),
@@ -541,7 +603,40 @@ pub const MACHINE_CALLS: &[Call] = &[
     ("mq_unlink", 241, &[Queue]),
     ("semtimedop", 220, &[Small, Mem, Of(&[1, 2, 3, 500]), Time]),
     ("clock_adjtime", 305, &[Small, Mem]),
+    ("acct", 163, &[Path]),
+    ("hayate_template_ready", 1020, &[Mem, Of(&[16, 24, 32, 64])]),
+    ("hayate_template_start", 1021, &[Template, Mem, Mem]),
+    ("hayate_template_remove", 1022, &[Template, Of(&[0, 65534, 1000])]),
+    ("hayate_template_bind", 1023, &[Path, Template]),
     ("migrate_pages", 256, &[Pid, Of(NODES), Mem, Mem]),
     ("move_pages", 279, &[Pid, Small, Vectors, Of(&[0]), Mem, Flags(&[2, 4])]),
     ("move_pages", 279, &[Pid, Small, Vectors, Mem, Mem, Flags(&[2, 4])]),
+];
+
+/// Calls about mounts, for workers that have mounts of their own.
+pub const MOUNT_CALLS: &[Call] = &[
+    ("pivot_root", 155, &[Place, Place]),
+    ("chroot", 161, &[Place]),
+    ("mount", MOUNT_CALL, &[Path, Place, FileSystem, Flags(MOUNT), Options]),
+    ("mount", MOUNT_CALL, &[Place, Place, Of(&[0]), Of(&[4096, 4096 | 16384, 8192]), Of(&[0])]),
+    ("mount", MOUNT_CALL, &[Of(&[0]), Place, Of(&[0]), Of(PROPAGATION), Of(&[0])]),
+    ("umount2", 166, &[Place, Flags(&[1, 2, 2, 4, 8])]),
+    ("open_tree", 428, &[DirFd, Place, Flags(TREE)]),
+    ("move_mount", 429, &[DirFd, Place, DirFd, Place, Flags(MOVE)]),
+    ("fsopen", 430, &[FileSystem, Of(&[0, 1])]),
+    ("fsconfig", 431, &[Fd, Of(&[0, 1, 2, 3, 4, 5, 6, 6]), Options, Options, Of(&[0, 0, 3])]),
+    ("fsmount", 432, &[Fd, Of(&[0, 1]), Flags(ATTRIBUTES)]),
+    (
+        "mount_setattr",
+        442,
+        &[DirFd, Place, Flags(&[0x8000, 0x1000, 0x100]), MountAttributes, Of(&[32, 32, 40])],
+    ),
+];
+
+/// And for those whose mounts are also of a user namespace of their own: what these calls change
+/// of a file system shows in all of its mounts.
+pub const REMOUNT_CALLS: &[Call] = &[
+    ("fspick", 433, &[DirFd, Place, Flags(&[1, 2, 4, 8])]),
+    ("fsconfig", 431, &[Fd, Of(&[7]), Of(&[0]), Of(&[0]), Of(&[0])]),
+    ("mount", MOUNT_CALL, &[Of(&[0]), Place, Of(&[0]), Of(&[32, 33, 32 + 14]), Options]),
 ];

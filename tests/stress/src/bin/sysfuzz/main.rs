@@ -5,10 +5,18 @@
 //! of its calls. The supervisor starts the next one, and in between checks whether its own memory,
 //! files, pipes and children still behave. No action of a worker may harm the supervisor, let alone
 //! the kernel.
+//!
+//! `calls` has a table of every call of the kernel's, with the kinds of their arguments
+//! (crates/abi/tests/fuzzed.rs fails where one lacks), and `scenes` has calls that mean something
+//! only one after the other. Half of the users' workers are the superuser of a user namespace with
+//! mounts of its own, half of root's have such mounts. With `--groups` each has a control group.
+//!
 //! On a Linux host workers run as the user nobody, so that the machine stays as it was; with
 //! `--as-root` (meant for a guest) every second one keeps root's privilege.
 
 mod calls;
+mod groups;
+mod scenes;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -21,16 +29,18 @@ use std::process::exit;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use groups::Groups;
 use hayate_stress::{Ended, Options, Random, c_path, fork, wait, wait_now};
-use worker::Slot;
+use worker::{Slot, Start};
 
 const USAGE: &str =
-    "sysfuzz [--seed N] [--seconds S] [--procs P] [--calls N] [--as-root] [--replay SEED]
+    "sysfuzz [--seed N] [--seconds S] [--procs P] [--calls N] [--as-root] [--groups] [--replay SEED]
   --seed N       the seed that the seeds of all workers come from (1)
   --seconds S    how long (60)
   --procs P      workers at the same time (2)
   --calls N      calls of one worker (500)
   --as-root      keep root's privilege in every second worker: only in a machine of its own
+  --groups       a control group for each worker, with controllers: only as root in such a machine
   --replay SEED  one worker with this seed, which prints every call on standard error
 Example: sysfuzz --seed 7 --seconds 60 --procs 4 --as-root";
 
@@ -38,6 +48,9 @@ Example: sysfuzz --seed 7 --seconds 60 --procs 4 --as-root";
 const NUDGE: Duration = Duration::from_millis(60);
 /// After this long without a call a worker is stopped or ignores signals, and is killed.
 const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// A worker that does not end for this long after it was killed never will.
+const END: Duration = Duration::from_secs(60);
 
 /// No worker makes more calls than this between two checks.
 const MOST_IN_A_ROUND: u64 = 100_000;
@@ -50,6 +63,7 @@ struct Running {
     moved: Instant,
     nudged: Instant,
     directory: String,
+    group: Option<String>,
 }
 
 /// Allocates memory shared by supervisor and workers: one slot each.
@@ -178,6 +192,7 @@ fn sweep(running: &[Option<Running>]) {
 struct Supervisor {
     world: World,
     slots: &'static [Slot],
+    groups: Option<Groups>,
     /// Calls of one worker.
     calls: u64,
     as_root: bool,
@@ -205,16 +220,18 @@ impl Supervisor {
             self.workers += 1;
             let directory = self.world.new_directory(self.workers);
             let directory = directory.map_err(|e| format!("mkdir: {e}"))?;
+            let group = self.groups.as_ref().and_then(|groups| groups.make(self.workers));
             let pid = fork().map_err(|e| format!("fork: {e}"))?;
             if pid == 0 {
                 if std::env::set_current_dir(&directory).is_err() {
                     exit(3);
                 }
-                worker::work(seed, self.calls, self.as_root, false, slot)
+                let (calls, as_root) = (self.calls, self.as_root);
+                worker::work(Start { seed, calls, as_root, trace: false, group }, slot)
             }
             let now = Instant::now();
             let seen = slot.calls.load(Ordering::Relaxed);
-            *place = Some(Running { pid, seed, seen, moved: now, nudged: now, directory });
+            *place = Some(Running { pid, seed, seen, moved: now, nudged: now, directory, group });
         }
         Ok(())
     }
@@ -227,6 +244,9 @@ impl Supervisor {
                     *self.endings.entry(ended).or_default() += 1;
                     if let Some(gone) = place.take() {
                         let _ = fs::remove_dir_all(&gone.directory);
+                        if let (Some(groups), Some(group)) = (&mut self.groups, gone.group) {
+                            groups.remove(group);
+                        }
                     }
                 }
             }
@@ -234,7 +254,7 @@ impl Supervisor {
     }
 
     /// Counts calls, interrupts workers that are blocked, and kills those that stay so.
-    fn watch(&mut self) {
+    fn watch(&mut self) -> Result<(), String> {
         for (place, slot) in self.running.iter_mut().zip(self.slots) {
             let Some(worker) = place else { continue };
             let now = slot.calls.load(Ordering::Relaxed);
@@ -244,6 +264,9 @@ impl Supervisor {
                 self.made += now.wrapping_sub(worker.seen).min(MOST_IN_A_ROUND);
                 worker.seen = now;
                 worker.moved = Instant::now();
+            }
+            if worker.moved.elapsed() > END {
+                return Err(format!("worker {} does not end although it was killed", worker.pid));
             }
             let signal = if worker.moved.elapsed() > PATIENCE {
                 self.late += 1;
@@ -257,6 +280,7 @@ impl Supervisor {
             // SAFETY: plain calls with numbers.
             unsafe { libc::kill(worker.pid, signal) };
         }
+        Ok(())
     }
 
     /// Starts and watches workers for some seconds, or until something is wrong.
@@ -267,7 +291,7 @@ impl Supervisor {
             self.start_workers()?;
             std::thread::sleep(Duration::from_millis(2));
             self.reap();
-            self.watch();
+            self.watch()?;
             if printed.elapsed() > Duration::from_secs(10) {
                 printed = Instant::now();
                 let (passed, workers) = (begin.elapsed().as_secs(), self.workers);
@@ -297,6 +321,10 @@ impl Supervisor {
             while wait_now(-1).is_some() {}
             std::thread::sleep(Duration::from_millis(2));
         }
+        if let Some(groups) = &mut self.groups {
+            groups.end();
+            println!("{:8} groups cannot be removed", groups.left());
+        }
         // SAFETY: the path is a live string.
         while unsafe { libc::umount2(mount_point.as_ptr(), libc::MNT_DETACH) } == 0 {}
         result.and_then(|()| self.world.sane(&self.pattern))
@@ -312,8 +340,11 @@ fn make_base() -> std::io::Result<String> {
 }
 
 fn main() {
-    let options =
-        Options::parse(USAGE, &["seed", "seconds", "procs", "calls", "replay"], &["as-root"]);
+    let options = Options::parse(
+        USAGE,
+        &["seed", "seconds", "procs", "calls", "replay"],
+        &["as-root", "groups"],
+    );
     let seed: u64 = options.get("seed", 1);
     let seconds: u64 = options.get("seconds", 60);
     let procs: usize = options.get("procs", 2);
@@ -331,8 +362,11 @@ fn main() {
     let _ = worker::MOUNT_POINT.set(mount_point.clone());
     // SAFETY: a plain call with numbers.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    let groups = options.has("groups").then(|| Groups::new(&base));
+    let groups = groups.transpose().unwrap_or_else(|e| options.wrong(&format!("--groups: {e}")));
     let mut supervisor = Supervisor {
         world: World { root, base: base.clone() },
+        groups,
         slots: slots(procs),
         calls: options.get("calls", 500),
         as_root: options.has("as-root"),
@@ -345,10 +379,11 @@ fn main() {
         made: 0,
     };
     if options.has("replay") {
-        let Supervisor { world, slots, calls, as_root, .. } = supervisor;
+        let Supervisor { world, slots, calls, as_root, groups, .. } = supervisor;
         let directory = world.new_directory(0).unwrap_or_else(|e| options.wrong(&e.to_string()));
         let _ = std::env::set_current_dir(&directory);
-        worker::work(options.get("replay", 0), calls, as_root, true, &slots[0]);
+        let (seed, group) = (options.get("replay", 0), groups.and_then(|groups| groups.make(0)));
+        worker::work(Start { seed, calls, as_root, trace: true, group }, &slots[0]);
     }
     let ran = supervisor.run(seconds);
     if ran.is_err() {

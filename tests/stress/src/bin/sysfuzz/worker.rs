@@ -1,16 +1,22 @@
 //! A worker: a process that makes random system calls until its calls are used up or it dies.
 
+mod values;
+
 use std::ffi::CString;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hayate_stress::{Random, become_nobody, limit};
 
+use values::ARENA;
+
 use crate::calls::{
-    ArgumentKind, CALLS, FILE_CONTROL, FORBIDDEN, KILL, MACHINE_CALLS, MOUNT_CALL, NO_PROCESS,
-    PIDFD_KILL, PIDFD_OPEN, PIDFD_TAKE, PRLIMIT, PTRACE, QUEUE, SET_OWNER, TGKILL, TGQUEUE, TKILL,
-    VM_WRITE,
+    CALLS, Call, FILE_CONTROL, FORBIDDEN, KILL, MACHINE_CALLS, MOUNT_CALL, MOUNT_CALLS, NO_PROCESS,
+    PIDFD_KILL, PIDFD_OPEN, PIDFD_TAKE, PRLIMIT, PTRACE, QUEUE, REMOUNT_CALLS, SET_OWNER, TGKILL,
+    TGQUEUE, TKILL, VM_WRITE,
 };
+use crate::groups;
+use crate::scenes::SCENES;
 
 /// A program to execute: an ELF header, one segment, and `exit(42)` (elf(5)).
 const PROGRAM: &[u8] = &[
@@ -29,60 +35,10 @@ pub struct Slot {
     pub last: AtomicU64,
 }
 
-const ARENA: usize = 256 * 1024;
-const PATHS: &[&[u8]] = &[
-    b"a\0",
-    b"b\0",
-    b"c\0",
-    b"dir\0",
-    b"dir/a\0",
-    b"dir/b\0",
-    b"dir/../a\0",
-    b"dir/sub\0",
-    b"link\0",
-    b"loop\0",
-    b"prog\0",
-    b"fifo\0",
-    b".\0",
-    b"..\0",
-    b"\0",
-    b"none/x\0",
-    b"a/x\0",
-    b"dir/\0",
-    b"/dev/null\0",
-    b"/dev/zero\0",
-    b"/dev/full\0",
-    b"/dev/urandom\0",
-    b"/dev/ptmx\0",
-    b"/dev/tty\0",
-    b"/proc/self/maps\0",
-    b"/proc/self/stat\0",
-    b"/proc/self/status\0",
-    b"/proc/self/uid_map\0",
-    b"/proc/self/gid_map\0",
-    b"/proc/self/setgroups\0",
-    b"/proc/self/ns/user\0",
-    b"/proc/self/fd\0",
-    b"/proc/meminfo\0",
-    b"/proc\0",
-    b"user.name\0",
-];
-/// How many paths may be given to calls that change or remove files: relative ones only.
-const OWN_PATHS: usize = 18;
-/// Names of message queues, as the system call takes them.
-const QUEUES: &[&[u8]] = &[b"a\0", b"b\0", b"c\0", b"\0", b"a/b\0", b".\0"];
-/// The file systems for the fuzzer's mount point.
-const FILE_SYSTEMS: &[&[u8]] = &[
-    b"mqueue\0",
-    b"tmpfs\0",
-    b"proc\0",
-    b"devpts\0",
-    b"devtmpfs\0",
-    b"overlay\0",
-    b"ext4\0",
-    b"sysfs\0",
-    b"\0",
-];
+/// Namespaces of workers that are shut in: of users, mounts, objects and names, and perhaps of
+/// control groups, of the network and of processes.
+const SHUT_IN: i32 =
+    libc::CLONE_NEWUSER | libc::CLONE_NEWNS | libc::CLONE_NEWIPC | libc::CLONE_NEWUTS;
 /// The path for [`ArgumentKind::Mount`], beside the directories of the workers.
 pub static MOUNT_POINT: OnceLock<CString> = OnceLock::new();
 
@@ -109,11 +65,22 @@ fn call(number: u64, a: &[u64; 6]) -> i64 {
     result
 }
 
+/// A worker's random numbers, memory and privilege; each of its threads has one.
 #[derive(Clone)]
-struct Worker {
-    random: Random,
+pub struct Worker {
+    /// What it does.
+    pub random: Random,
+    /// Its control group.
+    pub group: Option<String>,
+    /// Whether its mounts are in a namespace of its own.
+    pub own_mounts: bool,
+    seed: u64,
+    trace: bool,
+    slot: &'static Slot,
     /// Whether it has root's privilege in a machine of its own.
     privileged: bool,
+    /// Whether it is the superuser of a user namespace.
+    shut_in: bool,
     arena: u64,
     /// A second mapping of the arena, at an address that is never passed to a call.
     alias: u64,
@@ -129,206 +96,6 @@ impl Worker {
             libc::mmap(std::ptr::null_mut(), size, prot, kind | libc::MAP_ANONYMOUS, -1, 0)
         };
         at as u64
-    }
-
-    /// Fills a random piece of the arena with plausible data and returns its address.
-    fn fresh(&mut self, size: u64) -> u64 {
-        let at = self.arena + (self.random.below(ARENA as u64 - 4096) & !7);
-        for i in 0..size.div_ceil(8) {
-            let value = match self.random.below(5) {
-                0 => 0,
-                1 => self.random.below(64),
-                2 => self.arena + self.random.below(ARENA as u64),
-                3 => self.random.bits(),
-                _ => self.number(),
-            };
-            let offset = (at - self.arena + i * 8) as usize;
-            // SAFETY: `offset + 8` is within the arena, whose second mapping only this function
-            // knows. If a call has removed even that, the fault ends a worker, which is acceptable.
-            unsafe { std::ptr::write_volatile((self.alias as usize + offset) as *mut u64, value) };
-        }
-        at
-    }
-
-    fn number(&mut self) -> u64 {
-        match self.random.below(8) {
-            0 => 0,
-            1 => 1,
-            2 => u64::MAX - self.random.below(4096),
-            3 => 1 << self.random.below(64),
-            4 => (1u64 << self.random.below(64)).wrapping_sub(1),
-            5 => self.random.below(256),
-            6 => 4096 * self.random.below(64),
-            _ => self.random.bits() >> self.random.below(64),
-        }
-    }
-
-    fn memory(&mut self) -> u64 {
-        match self.random.below(20) {
-            0 => 0,
-            1 => self.read_only + self.random.below(4096),
-            2 => self.nothing + self.random.below(8192),
-            3 => 0xffff_ffff_8000_0000u64.wrapping_add(self.random.bits() & 0xfff_ffff),
-            4 => 0xffff_8000_0000_0000 | (self.random.bits() >> 20),
-            5 => self.number(),
-            6 => self.arena + ARENA as u64 - self.random.below(64),
-            7..=12 => self.fresh(128),
-            _ => self.arena + self.random.below(ARENA as u64 - 64),
-        }
-    }
-
-    /// Returns an address for mappings: mostly a page of the arena.
-    fn page(&mut self) -> u64 {
-        match self.random.below(6) {
-            0 => 0,
-            1 => self.read_only,
-            2 => self.nothing,
-            3 => self.memory(),
-            4 => self.random.bits() & 0x7fff_ffff_f000,
-            _ => self.arena + 4096 * self.random.below(ARENA as u64 / 4096),
-        }
-    }
-
-    fn argument(&mut self, kind: ArgumentKind, changes: bool) -> u64 {
-        if self.random.one_in(24) {
-            return self.number();
-        }
-        match kind {
-            ArgumentKind::Fd => match self.random.below(8) {
-                0 => u64::MAX,
-                1 => self.random.below(300),
-                _ => 3 + self.random.below(24),
-            },
-            ArgumentKind::DirFd if self.random.one_in(3) => 3 + self.random.below(24),
-            ArgumentKind::DirFd => (-100i64) as u64,
-            ArgumentKind::Path if self.random.one_in(16) => self.memory(),
-            ArgumentKind::Path => {
-                let choice = if changes { OWN_PATHS } else { PATHS.len() };
-                PATHS[self.random.below(choice as u64) as usize].as_ptr() as u64
-            }
-            ArgumentKind::Mem => self.memory(),
-            ArgumentKind::Addr => self.page(),
-            ArgumentKind::Len => match self.random.below(6) {
-                0 => self.number(),
-                1 => 4096 * self.random.below(32),
-                2 => self.random.below(100_000),
-                _ => self.random.below(4096),
-            },
-            ArgumentKind::Pos if self.random.one_in(8) => self.number(),
-            ArgumentKind::Pos => self.random.below(1 << 20),
-            ArgumentKind::Bits => match self.random.below(4) {
-                0 => 0,
-                1 => 1 << self.random.below(32),
-                2 => (1 << self.random.below(32)) | (1 << self.random.below(32)),
-                _ => self.random.bits() & self.random.bits() & 0xffff_ffff,
-            },
-            ArgumentKind::Small => self.random.below(40),
-            ArgumentKind::Mode => {
-                (self.random.bits() & 0o777)
-                    | self.random.pick(&[0, 0, 0, 0o10_0000, 0o1_0000, 0o14_0000, 0o7000])
-            }
-            ArgumentKind::Pid => {
-                self.random.pick(&[0, self.pid as u64, self.pid as u64, NO_PROCESS])
-            }
-            ArgumentKind::Time => {
-                let at = self.fresh(16);
-                if self.random.one_in(4) { 0 } else { at }
-            }
-            ArgumentKind::Vectors => self.fresh(256),
-            ArgumentKind::Id => self.random.pick(&[0, 1, 1000, 65534, u64::MAX, self.pid as u64]),
-            ArgumentKind::Any => self.number(),
-            ArgumentKind::Of([]) => self.number(),
-            ArgumentKind::Of(values) => self.random.pick(values),
-            ArgumentKind::Flags(values) => {
-                (0..self.random.below(4)).fold(0, |bits, _| bits | self.random.pick(values))
-            }
-            ArgumentKind::Address => self.address(),
-            ArgumentKind::Message => self.message(),
-            ArgumentKind::CloneArguments => self.clone_arguments(),
-            ArgumentKind::Queue => self.random.pick(QUEUES).as_ptr() as u64,
-            ArgumentKind::Notification => self.notification(),
-            ArgumentKind::Words => self.words(),
-            ArgumentKind::Mount => MOUNT_POINT.get().map_or(0, |path| path.as_ptr() as u64),
-        }
-    }
-
-    /// Writes `struct clone_args`, and returns its address.
-    fn clone_arguments(&mut self) -> u64 {
-        let at = self.fresh(88);
-        let flags = self.argument(ArgumentKind::Flags(CLONE_FLAGS), false);
-        let signal = self.random.pick(&[0, 17, 17, 17, 23]);
-        let stack = self.arena + self.random.below(ARENA as u64 / 2);
-        let values = [flags, 0, 0, 0, signal, stack, 65536, 0, 0, 0, 0];
-        for (i, value) in values.into_iter().enumerate() {
-            if i < 5 || self.random.one_in(2) {
-                self.put(at + i as u64 * 8, value);
-            }
-        }
-        at
-    }
-
-    /// Writes a word of the arena through its second mapping, which only the worker knows. If a
-    /// call has removed even that, the fault ends a worker, which is acceptable.
-    fn put(&self, at: u64, value: u64) {
-        let offset = at.wrapping_sub(self.arena) as usize;
-        if offset < ARENA - 8 {
-            // SAFETY: `offset + 8` is within the mapping.
-            unsafe {
-                std::ptr::write_unaligned((self.alias as usize + offset) as *mut u64, value);
-            }
-        }
-    }
-
-    /// Returns a `struct sockaddr_un`: a short name, abstract or not.
-    fn address(&mut self) -> u64 {
-        let at = self.fresh(16);
-        let name = self.random.pick(&[0x61u64, 0x62, 0x6100, 0x6200, 0x66_6966]);
-        self.put(at, 1 | name << 16);
-        self.put(at + 8, 0);
-        at
-    }
-
-    /// Returns a `struct msghdr` with up to three vectors, and often SCM_RIGHTS.
-    fn message(&mut self) -> u64 {
-        let (at, vectors, control) = (self.fresh(56), self.fresh(48), self.fresh(64));
-        for i in 0..3 {
-            let piece = self.arena + self.random.below(ARENA as u64 / 2);
-            self.put(vectors + i * 16, piece);
-            let length = self.random.below(9000);
-            self.put(vectors + i * 16 + 8, length);
-        }
-        let descriptors = self.random.below(8);
-        self.put(control, 16 + 4 * descriptors);
-        let kind = self.random.pick(&[1u64, 1, 1, 2]);
-        self.put(control + 8, 1 | kind << 32);
-        for i in 0..4 {
-            let pair = (3 + self.random.below(24)) | (3 + self.random.below(24)) << 32;
-            self.put(control + 16 + i * 8, pair);
-        }
-        let named = if self.random.one_in(4) { self.address() } else { 0 };
-        let controlled = if self.random.one_in(2) { control } else { 0 };
-        let count = self.random.below(4);
-        let room = self.random.pick(&[0u64, 16 + 4 * descriptors, 64, 12]);
-        for (i, value) in [named, 6, vectors, count, controlled, room, 0].into_iter().enumerate() {
-            self.put(at + i as u64 * 8, value);
-        }
-        at
-    }
-
-    /// Returns four `struct futex_waitv`, mostly of words that hold what is expected.
-    fn words(&mut self) -> u64 {
-        const SIZE_32: u64 = 2;
-        const PRIVATE: u64 = 128;
-        let at = self.fresh(4 * 24);
-        for i in 0..4 {
-            let word = self.arena + (self.random.below(ARENA as u64) & !3);
-            let value = self.random.pick(&[0u64, 0, 0, 1]);
-            let flags = self.random.pick(&[SIZE_32, SIZE_32 | PRIVATE, SIZE_32 | PRIVATE, PRIVATE]);
-            for (place, value) in [value, word, flags].into_iter().enumerate() {
-                self.put(at + i * 24 + place as u64 * 8, value);
-            }
-        }
-        at
     }
 
     /// Makes a call that changes another process one of the worker itself: root may take the memory
@@ -350,35 +117,58 @@ impl Worker {
         }
     }
 
-    /// Returns a `struct sigevent` of a way that message queues know, or none.
-    fn notification(&mut self) -> u64 {
-        let at = self.fresh(64);
-        let (cookie, number) = (self.memory(), self.random.below(66));
-        let way = self.random.pick(&[0u64, 0, 1, 2, 2, 17]);
-        self.put(at, cookie);
-        self.put(at + 8, number | way << 32);
-        if self.random.one_in(3) { 0 } else { at }
+    /// Makes one call, counts it, and says so if that is wanted.
+    pub fn make(&mut self, name: &str, number: u64, a: [u64; 6]) -> i64 {
+        self.slot.last.store(number, Ordering::Relaxed);
+        self.slot.calls.fetch_add(1, Ordering::Relaxed);
+        if self.trace {
+            eprintln!("{:#x}: {name} {number} {a:x?}", self.seed);
+        }
+        let result = call(number, &a);
+        if self.trace {
+            eprintln!("{:#x}:   = {result}", self.seed);
+        }
+        result
     }
 
-    /// Makes `left` calls.
-    fn run(&mut self, seed: u64, mut left: u64, trace: bool, slot: &Slot) {
+    /// In the child of a scene: a few calls, and the end.
+    pub fn live_briefly(&mut self) -> ! {
+        self.random = Random::new(self.seed ^ self.random.bits());
+        self.run(30);
+        loop {
+            call(231, &[0; 6]);
+        }
+    }
+
+    /// Makes `left` calls, and scenes among them.
+    fn run(&mut self, mut left: u64) {
         while left > 0 {
-            let (name, number, a) = self.next();
-            slot.last.store(number, Ordering::Relaxed);
-            slot.calls.fetch_add(1, Ordering::Relaxed);
-            if trace {
-                eprintln!("{seed:#x}: {name} {number} {a:x?}");
-            }
-            let result = call(number, &a);
-            if trace {
-                eprintln!("{seed:#x}:   = {result}");
-            }
             left -= 1;
+            if self.random.one_in(40) {
+                let (name, scene) = self.random.pick(SCENES);
+                if self.trace {
+                    eprintln!("{:#x}: {name}", self.seed);
+                }
+                scene(self);
+                continue;
+            }
+            let (name, number, a) = self.next();
+            let result = self.make(name, number, a);
             // A child made by fork or clone makes a few more calls.
             if matches!(number, 56..=58 | 435) && result == 0 {
                 left = left.min(30);
-                self.random = Random::new(seed ^ left);
+                self.random = Random::new(self.seed ^ left);
             }
+        }
+    }
+
+    /// The table that the next call is taken from.
+    fn table(&mut self) -> &'static [Call] {
+        match self.random.below(16) {
+            0 if self.privileged || self.shut_in => MACHINE_CALLS,
+            1 if self.own_mounts => MOUNT_CALLS,
+            2 if self.shut_in && self.random.one_in(2) => REMOUNT_CALLS,
+            _ => CALLS,
         }
     }
 
@@ -403,9 +193,9 @@ impl Worker {
             // The end of one thread, or of all threads.
             return ("exit", self.random.pick(&[60, 231]), a);
         }
-        let table = if self.privileged && self.random.one_in(16) { MACHINE_CALLS } else { CALLS };
+        let table = self.table();
         let (name, number, kinds) = self.random.pick(table);
-        let changes = matches!(number, 2 | 76 | 82..=88 | 90 | 92 | 94 | 132 | 133 | 155 | 161 | 188 | 189 | 197 | 198 | 235 | 257..=261 | 263..=268 | 280 | 316 | 437);
+        let changes = matches!(number, 2 | 76 | 82..=88 | 90 | 92 | 94 | 132 | 133 | 155 | 161 | 163 | 188 | 189 | 197 | 198 | 235 | 257..=261 | 263..=268 | 280 | 316 | 437 | 1023);
         for (slot, kind) in a.iter_mut().zip(kinds) {
             *slot = self.argument(*kind, changes);
         }
@@ -413,7 +203,8 @@ impl Worker {
         // Deliberate death and stopping would end nearly every worker too early.
         let signal = if matches!(number, TGKILL | TGQUEUE) { 2 } else { 1 };
         if matches!(number, KILL | TKILL | TGKILL | QUEUE | TGQUEUE | PIDFD_KILL)
-            && matches!(a[signal], 4..=11 | 19..=22)
+            // 32 to 34 are the C library's own, and it lets no program handle them.
+            && matches!(a[signal], 4..=11 | 19..=22 | 32..=34)
             && !self.random.one_in(10)
         {
             a[signal] = 23;
@@ -421,7 +212,9 @@ impl Worker {
         match number {
             // Signals go to this process only: never to -1 (all processes), never to pid 1.
             KILL | TKILL | QUEUE => a[0] = self.pid as u64,
-            MOUNT_CALL => a[2] = self.random.pick(FILE_SYSTEMS).as_ptr() as u64,
+            // What a file system is remounted with shows in all of its mounts.
+            MOUNT_CALL if self.privileged && a[3] & REMOUNT != 0 => a[3] |= BIND,
+            MOUNT_CALL if !self.own_mounts => a[2] = self.file_system(),
             TGKILL | TGQUEUE => (a[0], a[1]) = (self.pid as u64, self.pid as u64),
             // Sleeps and alarms stay short, forks keep a plain exit signal.
             37 => a[0] &= 3,
@@ -432,21 +225,12 @@ impl Worker {
     }
 }
 
-/// Flags of clone3(2) with which a child can run for a while: none that needs a prepared stack.
-const CLONE_FLAGS: &[u64] = &[
-    0x200,
-    0x400,
-    0x1000,
-    0x8000,
-    0x1_0000,
-    0x2_0000,
-    0x20_0000,
-    0x100_0000,
-    0x400_0000,
-    0x800_0000,
-    0x1000_0000,
-    0x2000_0000,
-];
+/// `MS_REMOUNT`
+const REMOUNT: u64 = 32;
+/// `MS_BIND`
+const BIND: u64 = 4096;
+
+const NOBODY: u32 = 65534;
 
 extern "C" fn ignore(_signal: libc::c_int) {}
 
@@ -471,7 +255,7 @@ fn furnish(random: &mut Random) {
     unsafe {
         let mut pair = [0; 2];
         for _ in 0..6 + random.below(8) {
-            match random.below(15) {
+            match random.below(17) {
                 0 => drop(libc::open(c"a".as_ptr(), libc::O_RDWR)),
                 1 => drop(libc::open(c".".as_ptr(), libc::O_RDONLY | libc::O_DIRECTORY)),
                 2 => drop(libc::pipe2(pair.as_mut_ptr(), libc::O_NONBLOCK)),
@@ -494,6 +278,17 @@ fn furnish(random: &mut Random) {
                     const TIOCGPTPEER: u64 = 0x5441;
                     libc::ioctl(master, TIOCGPTPEER as _, libc::O_RDWR | libc::O_NOCTTY);
                 }
+                14 => {
+                    let name = random.pick(&[
+                        c"/proc/self/ns/user",
+                        c"/proc/self/ns/mnt",
+                        c"/proc/self/ns/pid",
+                        c"/proc/self/ns/net",
+                        c"/proc/self/ns/cgroup",
+                    ]);
+                    libc::open(name.as_ptr(), libc::O_RDONLY);
+                }
+                15 => drop(libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), 0)),
                 13 => {
                     // A queue without a name, which goes with the process, and a socket for
                     // letters.
@@ -518,8 +313,39 @@ fn furnish(random: &mut Random) {
     }
 }
 
-/// Makes `calls` random calls with a seed and ends the process. `trace` reports each on stderr.
-pub fn work(seed: u64, calls: u64, as_root: bool, trace: bool, slot: &'static Slot) -> ! {
+/// Makes namespaces of the worker's own, in which it is the superuser and mounts. False, and as
+/// before, where a user may not.
+fn shut_in(random: &mut Random) -> bool {
+    use std::fs::write;
+    let more = random.pick(&[0, 0, libc::CLONE_NEWCGROUP, libc::CLONE_NEWNET, libc::CLONE_NEWPID]);
+    // SAFETY: plain calls with numbers.
+    let (user, made) = unsafe { (libc::getuid(), libc::unshare(SHUT_IN | more) == 0) };
+    if made {
+        let _ = write("/proc/self/setgroups", "deny");
+        let _ = write("/proc/self/uid_map", format!("0 {user} 1"));
+        let _ = write("/proc/self/gid_map", format!("0 {user} 1"));
+    }
+    made
+}
+
+/// How a worker begins.
+#[derive(Clone)]
+pub struct Start {
+    /// The seed of all that it does.
+    pub seed: u64,
+    /// How many calls it makes.
+    pub calls: u64,
+    /// Whether it may keep root's privilege.
+    pub as_root: bool,
+    /// Whether it reports each call on standard error.
+    pub trace: bool,
+    /// Its control group.
+    pub group: Option<String>,
+}
+
+/// Makes random calls and ends the process.
+pub fn work(start: Start, slot: &'static Slot) -> ! {
+    let Start { seed, calls, as_root, trace, group } = start;
     let mut random = Random::new(seed);
     // SAFETY: plain calls with numbers and constants.
     unsafe {
@@ -546,9 +372,20 @@ pub fn work(seed: u64, calls: u64, as_root: bool, trace: bool, slot: &'static Sl
     limit(libc::RLIMIT_STACK as libc::c_int, 1 << 20);
     prepare();
     let privileged = as_root && random.one_in(2);
-    if !privileged {
-        become_nobody();
+    if let Some(group) = &group {
+        groups::enter(group, if privileged { 0 } else { NOBODY });
     }
+    let (mut is_shut_in, own_mounts) = (false, random.one_in(2));
+    let own_mounts = if privileged {
+        // SAFETY: a plain call with a number.
+        own_mounts && unsafe { libc::unshare(libc::CLONE_NEWNS) } == 0
+    } else {
+        become_nobody();
+        // SAFETY: a plain call with numbers. Files of a process of another user belong to root.
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) };
+        is_shut_in = own_mounts && shut_in(&mut random);
+        is_shut_in
+    };
     limit(libc::RLIMIT_NPROC as libc::c_int, 64);
     // SAFETY: the mask is zeroed memory of the right type, which is the empty set.
     unsafe {
@@ -564,17 +401,31 @@ pub fn work(seed: u64, calls: u64, as_root: bool, trace: bool, slot: &'static Sl
     let alias = if alias == libc::MAP_FAILED { arena } else { alias as u64 };
     let pid = std::process::id() as i32;
     furnish(&mut random);
-    let mut worker = Worker { random, privileged, arena, alias, read_only, nothing, pid };
+    let mut worker = Worker {
+        random,
+        group,
+        own_mounts,
+        seed,
+        trace,
+        slot,
+        privileged,
+        shut_in: is_shut_in,
+        arena,
+        alias,
+        read_only,
+        nothing,
+        pid,
+    };
     // Further threads in the same process: they share memory, descriptors and signals, and end with
     // it.
     for _ in 0..if worker.random.one_in(2) { worker.random.below(4) } else { 0 } {
         let mut other = worker.clone();
         other.random = Random::new(worker.random.bits());
         let _ = std::thread::Builder::new().stack_size(128 << 10).spawn(move || {
-            other.run(seed, calls, trace, slot);
+            other.run(calls);
         });
     }
-    worker.run(seed, calls, trace, slot);
+    worker.run(calls);
     call(231, &[0; 6]);
     loop {
         call(60, &[0; 6]);
