@@ -76,6 +76,9 @@ pub enum Hold<P> {
     Mount(P),
     /// None: the place is the root of a detached mount, or of a tree of its own.
     Nothing,
+    /// None that may be reached: the directory was moved out of the part of a file system that the
+    /// mount shows (`path_connected`, fs/namei.c of Linux).
+    Lost,
 }
 
 /// The tree that is walked, as one user sees it.
@@ -321,6 +324,7 @@ impl<'a, T: Tree> Walk<'a, T> {
                 }
                 Hold::Mount(at) => up = at,
                 Hold::Nothing => return self.step_nowhere(),
+                Hold::Lost => return Err(Errno::ENOENT),
             }
             crossed = true;
         }

@@ -62,6 +62,18 @@ impl Forest {
         Some(Spot { mount, file: self.mounts[mount].root })
     }
 
+    /// Whether a directory lies in the part of the files that its mount shows.
+    fn shows(&self, spot: Spot) -> bool {
+        let mut file = spot.file;
+        loop {
+            match self.files[file] {
+                _ if file == self.mounts[spot.mount].root => return true,
+                File::Directory { parent, .. } if parent != file => file = parent,
+                _ => return false,
+            }
+        }
+    }
+
     fn above(&self, spot: Spot) -> Option<Spot> {
         let mount = &self.mounts[spot.mount];
         if mount.root == spot.file { mount.at } else { None }
@@ -124,7 +136,10 @@ impl Tree for Forest {
             _ if self.mounts[here.mount].root == here.file => {
                 self.above(*here).map_or(Hold::Nothing, Hold::Mount)
             }
-            File::Directory { parent, .. } => Hold::Directory(Spot { file: parent, ..*here }),
+            File::Directory { parent, .. } => {
+                let parent = Spot { file: parent, ..*here };
+                if self.shows(parent) { Hold::Directory(parent) } else { Hold::Lost }
+            }
             _ => Hold::Nothing,
         }
     }
@@ -181,6 +196,7 @@ impl Model<'_> {
         let to = match holder {
             None if self.has(WalkFlags::BENEATH) => return Err(Errno::EXDEV),
             None => here,
+            Some(to) if !self.forest.shows(to) => return Err(Errno::ENOENT),
             Some(to) => to,
         };
         let top = self.onto(to);
@@ -527,6 +543,39 @@ fn forty_links_are_followed_and_no_more() {
     assert_eq!(resolve(&forest, b"l40", WalkFlags::empty()), Err(Errno::ELOOP));
     assert_eq!(resolve(&forest, b"self", WalkFlags::empty()), Err(Errno::ELOOP));
     assert!(resolve(&forest, b"self", WalkFlags::NOFOLLOW).is_ok());
+}
+
+#[test]
+fn a_directory_that_was_moved_out_of_its_mount_has_no_parent() {
+    let directory = |names: &[(&[u8], usize)], parent| File::Directory {
+        names: names.iter().map(|(name, file)| (name.to_vec(), *file)).collect(),
+        parent,
+        searchable: true,
+    };
+    // The second mount shows `a`, from which `c` was moved to `b`.
+    let mut forest = Forest {
+        files: vec![
+            directory(&[(b"a", 1), (b"b", 3), (b"m", 4)], 0),
+            directory(&[], 0),
+            directory(&[], 3),
+            directory(&[(b"c", 2)], 0),
+            directory(&[], 0),
+        ],
+        mounts: vec![
+            Mount { root: 0, at: None, no_links: false },
+            Mount { root: 1, at: Some(Spot { mount: 0, file: 4 }), no_links: false },
+        ],
+        root: Spot { mount: 0, file: 0 },
+        start: Spot { mount: 1, file: 2 },
+    };
+    assert_eq!(resolve(&forest, b".", WalkFlags::empty()), Ok(forest.start));
+    for path in [b"..".as_slice(), b"../b", b"../../a"] {
+        assert_eq!(resolve(&forest, path, WalkFlags::empty()), Err(Errno::ENOENT));
+        assert_eq!(model(&forest, path, WalkFlags::empty()), Err(Errno::ENOENT));
+    }
+    forest.start.mount = 0;
+    let parent = Ok(Spot { mount: 0, file: 3 });
+    assert_eq!(resolve(&forest, b"..", WalkFlags::empty()), parent);
 }
 
 #[test]

@@ -211,10 +211,12 @@ impl Tree for Resolver<'_> {
         if Arc::ptr_eq(&here.dentry, here.mount.root()) {
             return here.mount.attached().map_or(Hold::Nothing, Hold::Mount);
         }
-        match here.dentry.parent() {
-            Some(dentry) => Hold::Directory(Location { mount: Arc::clone(&here.mount), dentry }),
-            None => Hold::Nothing,
+        let Some(dentry) = here.dentry.parent() else { return Hold::Nothing };
+        let root = here.mount.root();
+        if root.parent().is_some() && !dentry.is_within(root) {
+            return Hold::Lost;
         }
+        Hold::Directory(Location { mount: Arc::clone(&here.mount), dentry })
     }
 
     fn follow(&self, here: &Location, entry: &Arc<Dentry>) -> Result<Target<Location>> {

@@ -104,7 +104,12 @@ impl Tree for Walker<'_, '_> {
     }
 
     fn hold(&self, here: &Location) -> Hold<Location> {
-        self.inner.hold(here)
+        let hold = self.inner.hold(here);
+        if matches!(hold, Hold::Lost) {
+            // It may be moved back at any time.
+            self.foreign.set(true);
+        }
+        hold
     }
 
     fn follow(&self, here: &Location, entry: &Arc<Dentry>) -> Result<Target<Location>> {
