@@ -195,3 +195,79 @@ TEST(numbers_are_given_once) {
         EXITS(children[i], 0);
     CHECK(!exists("p/0"));
 }
+
+#ifndef TIOCGPTPEER
+#define TIOCGPTPEER _IO('T', 0x41)
+#endif
+
+static int peer(int master, int flags) { return ioctl(master, TIOCGPTPEER, flags | O_NOCTTY); }
+
+/* Where a descriptor's file is. */
+static const char *place_of(int fd) {
+    static char text[PATH_MAX];
+    char name[64];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    ssize_t length = OK(readlink(name, text, sizeof text - 1));
+    text[length] = 0;
+    return text;
+}
+
+TEST(a_slave_is_opened_by_its_master) {
+    begin();
+    devpts("p", "ptmxmode=0666");
+    int master = open_master("p/ptmx");
+    ERR(peer(master, O_RDWR), EIO); /* locked */
+    unlock(master);
+    int slave = OK(peer(master, O_RDWR | O_CLOEXEC));
+    CHECK_EQ(fcntl(slave, F_GETFD), FD_CLOEXEC);
+    char path[PATH_MAX + 16], got[8];
+    snprintf(path, sizeof path, "%s/p/0", hy_tmp);
+    CHECK_STR(place_of(slave), path);
+    CHECK_EQ(write(master, "hi\n", 3), 3);
+    CHECK_EQ(read(slave, got, sizeof got), 3);
+    int reader = OK(peer(master, O_RDONLY | O_NONBLOCK));
+    CHECK_EQ(fcntl(reader, F_GETFD), 0);
+    ERR(write(reader, "x", 1), EBADF);
+    ERR(read(reader, got, 1), EAGAIN);
+    /* Only a master has one. */
+    ERR(peer(slave, O_RDWR), EIO);
+    int pair[2];
+    OK(pipe(pair));
+    ERR(peer(pair[0], O_RDWR), ENOTTY);
+    ERR(peer(-1, O_RDWR), EBADF);
+    /* A right to the node is not needed, as one to the master is there. */
+    OK(chmod("p/0", 0));
+    IN_CHILD({
+        BECOME(NOBODY, NOBODY);
+        ERR(open("p/0", O_RDWR | O_NOCTTY), EACCES);
+        OK(peer(master, O_RDWR));
+    });
+    IN_CHILD({ /* it becomes the terminal of a session without one */
+        OK(setsid());
+        int own = OK(ioctl(master, TIOCGPTPEER, O_RDWR));
+        CHECK_EQ(tcgetsid(own), getpid());
+    });
+    /* What hides its name, or unmounts it, does not matter. */
+    OK(mount("none", "p", "tmpfs", 0, NULL));
+    OK(peer(master, O_RDWR));
+    OK(umount("p"));
+    OK(umount2("p", MNT_DETACH));
+    slave = OK(peer(master, O_RDWR));
+    CHECK_EQ(write(slave, "x", 1), 1);
+}
+
+TEST(a_slave_is_where_its_master_was_opened) {
+    begin();
+    OK(mkdir("p/pts", 0755));
+    OK(mknod("p/ptmx", S_IFCHR | 0666, makedev(5, 2)));
+    devpts("p/pts", "ptmxmode=0666");
+    int master = open_master("p/ptmx");
+    unlock(master);
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/p/pts/0", hy_tmp);
+    CHECK_STR(place_of(OK(peer(master, O_RDWR))), path);
+    devpts("p/pts", "ptmxmode=0666"); /* another one at the same place */
+    ERR(peer(master, O_RDWR), ENODEV);
+    OK(umount("p/pts"));
+    OK(peer(master, O_RDWR));
+}

@@ -134,7 +134,7 @@ syscalls! {
         292 dup3(fd: Fd, to: Fd, flags: Flags) [complete file::descriptors::dup3];
         72 fcntl(fd: Fd, command: Int, argument: Word) [complete file::descriptors::fcntl];
         73 flock(fd: Fd, operation: Int) [complete file::descriptors::flock];
-        16 ioctl(fd: Fd, command: Flags, argument: Word) [partial file::descriptors::ioctl "no TIOCGPTPEER, SIOCUNIXFILE, SIOCSARP, SIOCGARP, SIOCDARP, SIOCSIFNAME, SIOCADDMULTI, SIOCDELMULTI, SIOCGIFMAP, SIOCGSTAMP: ENOTTY; SIOCSIFHWADDR of lo: EOPNOTSUPP"];
+        16 ioctl(fd: Fd, command: Flags, argument: Word) [partial file::descriptors::ioctl "no SIOCUNIXFILE, SIOCSARP, SIOCGARP, SIOCDARP, SIOCSIFNAME, SIOCADDMULTI, SIOCDELMULTI, SIOCGIFMAP, SIOCGSTAMP: ENOTTY; SIOCSIFHWADDR of lo: EOPNOTSUPP"];
         22 pipe(fds: Pointer) [complete file::descriptors::pipe];
         293 pipe2(fds: Pointer, flags: Flags) [complete file::descriptors::pipe2];
         319 memfd_create(name: Path, flags: Flags) [partial file::descriptors::memfd_create "no huge pages"];

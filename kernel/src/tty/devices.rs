@@ -81,21 +81,26 @@ pub fn open_terminal(tty: Arc<Tty>, request: &OpenRequest<'_>) -> Result<Arc<dyn
 }
 
 /// Opens the `ptmx` of the devpts that is mounted at `pts` beside a node with the number of
-/// `/dev/ptmx` (`devpts_ptmx_path`, fs/devpts/inode.c of Linux 6.1).
+/// `/dev/ptmx`. Errors of [`root_beside`], and `ENOSPC`.
+fn open_multiplexer(request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
+    root_beside(request.location)?.inode()?.lookup(b"ptmx")?.open(request)
+}
+
+/// The root of the devpts that is mounted at `pts` beside a node (`devpts_ptmx_path`,
+/// fs/devpts/inode.c of Linux 6.1).
 ///
 /// # Errors
-/// `ENOENT` (nothing is called so), `ENODEV` (it is another thing), `ENOSPC`.
-fn open_multiplexer(request: &OpenRequest<'_>) -> Result<Arc<dyn FileOps>> {
-    let location = request.location;
+/// `ENOENT` (nothing is called so), `ENODEV` (it is another thing).
+pub(super) fn root_beside(location: &Location) -> Result<Location> {
     let parent = location.dentry.parent().ok_or(Errno::ENOENT)?;
     let directory = parent.inode().ok_or(Errno::ENOENT)?;
     let dentry = lookup(&parent, &directory, b"pts")?;
     let place = Location { mount: Arc::clone(&location.mount), dentry }.into_topmost();
-    let root = place.inode()?;
+    place.inode()?;
     if place.mount.filesystem().type_name() != DEVPTS || place.dentry.parent().is_some() {
         return Err(Errno::ENODEV);
     }
-    root.lookup(b"ptmx")?.open(request)
+    Ok(place)
 }
 
 /// Opens the slave of a pair.

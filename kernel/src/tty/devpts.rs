@@ -19,10 +19,12 @@ use crate::namespace::Handle;
 use crate::vfs::filesystem::{Caching, FileSystem, Usage, anonymous_device};
 use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_mounter, register_type};
 use crate::vfs::inode::{
-    Attributes, Change, DeviceNumber, DirectorySink, FileKind, Inode, Metadata,
+    Attributes, Change, DeviceNumber, DirectorySink, FileKind, Inode, Metadata, downcast,
 };
+use crate::vfs::mount::Location;
 use crate::vfs::mount_tree;
-use crate::vfs::open_file::{FileOps, OpenRequest};
+use crate::vfs::open_file::{FileOps, OpenFile, OpenRequest};
+use crate::vfs::path::lookup;
 
 /// `DEVPTS_SUPER_MAGIC`.
 const MAGIC: u64 = 0x1cd1;
@@ -36,6 +38,33 @@ pub fn register() {
     static TYPE: FileSystemType =
         FileSystemType { name: DEVPTS, needs_device: false, user: of_mounter, mount };
     register_type(&TYPE);
+}
+
+/// The place of the slave of an open master in the devpts by which it was opened, whether that is
+/// still mounted or not; `None` for another file (`ptm_open_peer`, drivers/tty/pty.c, and
+/// `devpts_mntget`, fs/devpts/inode.c of Linux 6.1).
+///
+/// # Errors
+/// Those of [`devices::root_beside`], and `ENODEV` if another devpts is mounted there by now.
+pub fn peer(file: &OpenFile) -> Option<Result<Location>> {
+    let master = file.ops_as::<Master>()?;
+    Some(place_of_peer(file.location(), master))
+}
+
+fn place_of_peer(location: &Location, master: &Master) -> Result<Location> {
+    let mut root = location.clone();
+    if root.mount.filesystem().type_name() != DEVPTS {
+        root = devices::root_beside(location)?;
+    }
+    while let Some(parent) = root.dentry.parent() {
+        root.dentry = parent;
+    }
+    let inode = root.inode()?;
+    if !downcast::<Root>(&inode).is_some_and(|it| master.is_of(&it.pairs)) {
+        return Err(Errno::ENODEV);
+    }
+    let dentry = lookup(&root.dentry, &inode, format!("{}", master.number()).as_bytes())?;
+    Ok(Location { mount: root.mount, dentry })
 }
 
 /// A mounted devpts.

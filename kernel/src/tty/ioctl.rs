@@ -1,6 +1,7 @@
 //! The terminal's ioctls (ioctl_tty(2)), on both sides.
 //!
-//! TIOCGPTPEER is not implemented (ENOTTY): openpty(3) then opens the slave by its name.
+//! TIOCGPTPEER makes a descriptor, and so is the system call's: [`super::devpts::peer`] finds what
+//! it opens.
 
 use alloc::sync::Arc;
 
@@ -54,6 +55,7 @@ const TIOCVHANGUP: u32 = 0x5437;
 const TIOCGPKT: u32 = 0x8004_5438;
 const TIOCGPTLCK: u32 = 0x8004_5439;
 const TIOCGEXCL: u32 = 0x8004_5440;
+const TIOCGPTPEER: u32 = 0x5441;
 
 /// Performs an ioctl on the program side.
 pub(super) fn program_side(tty: &Arc<Tty>, file: &OpenFile, command: u32, arg: u64) -> Result<i64> {
@@ -101,6 +103,7 @@ pub(super) fn program_side(tty: &Arc<Tty>, file: &OpenFile, command: u32, arg: u
             tty.hang_up();
             Ok(0)
         }
+        TIOCGPTPEER => Err(Errno::EIO),
         TIOCGPTN | TIOCSPTLCK | TIOCGPTLCK | TIOCPKT | TIOCGPKT => Err(Errno::ENOTTY),
         _ => both_sides(tty, Side::Programs, command, arg),
     }

@@ -146,6 +146,11 @@ impl Master {
         self.number
     }
 
+    /// Whether the pair is one of these.
+    pub fn is_of(&self, pairs: &Arc<Pairs>) -> bool {
+        Arc::ptr_eq(&self.pairs, pairs)
+    }
+
     /// Returns the slave.
     pub fn slave(&self) -> &Arc<Tty> {
         &self.slave

@@ -104,6 +104,12 @@ pub fn open_found(
     open_location(resolver, found?, flags | O_LARGEFILE, false, counted)
 }
 
+/// [`open_found`] of a place that the caller has been given: it needs no right to the file
+/// (`dentry_open`, fs/open.c).
+pub fn open_given(resolver: &Resolver<'_>, given: Location, flags: u32) -> Result<Arc<OpenFile>> {
+    open_location(resolver, given, flags | O_LARGEFILE, true, Counted::new()?)
+}
+
 fn open_or_create(
     resolver: &Resolver<'_>,
     path: &[u8],

@@ -12,6 +12,7 @@ use crate::fs::tmpfs::memfd;
 use crate::ipc::pipe;
 use crate::process;
 use crate::process::{numbers, visible};
+use crate::tty::devpts;
 use crate::vfs::descriptor::FdTable;
 use crate::vfs::inode::FileKind;
 use crate::vfs::lock_owner::LockOwner;
@@ -450,6 +451,7 @@ pub fn ioctl(fd: i32, command: u32, argument: usize) -> Result<i64> {
     const FIOQSIZE: u32 = 0x5460;
     const FIGETBSZ: u32 = 2;
     const FIONREAD: u32 = 0x541b;
+    const TIOCGPTPEER: u32 = 0x5441;
     let table = files();
     let file = table.get_open(fd)?;
     match command {
@@ -492,8 +494,23 @@ pub fn ioctl(fd: i32, command: u32, argument: usize) -> Result<i64> {
             UserPtr::<i32>::new(argument).write(&(left as i32))?;
             Ok(0)
         }
+        TIOCGPTPEER => match devpts::peer(&file) {
+            Some(place) => open_peer(place?, argument as u32).map(i64::from),
+            None => file.ops().ioctl(&file, command, argument as u64),
+        },
         _ => file.ops().ioctl(&file, command, argument as u64),
     }
+}
+
+/// `TIOCGPTPEER` (ioctl_tty(2)): opens the slave of a master, with flags as of `open`.
+fn open_peer(place: Location, flags: u32) -> Result<i32> {
+    let table = files();
+    let reserved = table.reserve(0, descriptor_limit(), flags & O_CLOEXEC != 0)?;
+    let view = View::current()?;
+    let resolver = view.resolver(AT_FDCWD, b"")?;
+    let makes_nothing = VALID as u32 & !(O_CREAT | O_EXCL | O_TRUNC | O_TMPFILE | O_PATH);
+    let file = open::open_given(&resolver, place, flags & makes_nothing)?;
+    Ok(reserved.install(file))
 }
 
 /// `pipe(2)`
