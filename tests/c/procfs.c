@@ -133,6 +133,46 @@ TEST(stat_fields) {
     EXITS(pid, 0);
 }
 
+/* The fields 48 to 51 of a process: where its arguments and its environment are. */
+static void vectors_of(const char *path, unsigned long found[4]) {
+    slurp(path);
+    char *at = strrchr(text, ')') + 1; /* behind it, a blank stands before each field from 3 on */
+    for (int field_ = 3; field_ <= 48; field_++)
+        at = strchr(at, ' ') + 1;
+    CHECK_EQ(sscanf(at, "%lu %lu %lu %lu", &found[0], &found[1], &found[2], &found[3]), 4);
+}
+
+TEST(stat_tells_where_the_arguments_are) {
+    unsigned long found[4];
+    vectors_of("/proc/self/stat", found);
+    CHECK(found[0] && found[0] < found[1] && found[1] <= found[2] && found[2] <= found[3]);
+    static char shown[65536];
+    ssize_t length = get_file("/proc/self/cmdline", shown, sizeof shown);
+    CHECK_EQ(length, found[1] - found[0]);
+    CHECK(memcmp(shown, (char *)found[0], (size_t)length) == 0);
+    length = get_file("/proc/self/environ", shown, sizeof shown);
+    CHECK_EQ(length, found[3] - found[2]);
+    CHECK(memcmp(shown, (char *)found[2], (size_t)length) == 0);
+    /* Of a process that has ended, and to others, nothing. */
+    pid_t pid = FORK();
+    if (pid == 0)
+        _exit(0);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    EVENTUALLY((slurp(path), strstr(text, ") Z ")));
+    vectors_of(path, found);
+    CHECK(!found[0] && !found[1] && !found[2] && !found[3]);
+    EXITS(pid, 0);
+    if (geteuid() != 0)
+        return;
+    snprintf(path, sizeof path, "/proc/%d/stat", getpid());
+    IN_CHILD({
+        BECOME(NOBODY, NOBODY);
+        vectors_of(path, found);
+        CHECK(!found[0] && !found[1] && !found[2] && !found[3]);
+    });
+}
+
 TEST(states_of_a_process) {
     char path[64];
     pid_t pid = FORK();

@@ -13,7 +13,7 @@ use super::text::{TICK_NS, bytes, line, line_of, put};
 use crate::memory::PAGE;
 use crate::process::numbers::{shown_group, shown_user};
 use crate::process::pid_namespace::list_below;
-use crate::process::record::Process;
+use crate::process::record::{Process, Vectors};
 use crate::process::thread::Thread;
 use crate::process::tracing;
 use crate::vfs::inode::DeviceNumber;
@@ -91,11 +91,18 @@ pub(super) fn stat(target: &Target, out: &mut Vec<u8>) -> Result<()> {
             ticks(children.system_ns),
         ),
     )?;
-    // The addresses of code, stack and instruction are 0, as Linux shows them to other users.
+    // Where the vectors are is shown to those who may look into the process (`do_task_stat`,
+    // fs/proc/array.c). Code has 1 and the rest 0, as Linux shows them to others.
+    let looked = target.look(|thread| (thread.space(), thread.process.vectors()));
+    let Vectors { arguments, arguments_end, environment, environment_end, .. } = match looked {
+        Ok((Some(_), vectors)) => vectors,
+        _ => Vectors::default(),
+    };
     line(
         out,
         format_args!(
-            "{} {nice} {} 0 {} {} {} {} 1 1 0 0 0 {} {} {} {} 0 0 0 {} {cpu} 0 0 0 0 0 0 0 0 0 0 0 0 0",
+            "{} {nice} {} 0 {} {} {} {} 1 1 0 0 0 {} {} {} {} 0 0 0 {} {cpu} 0 0 0 0 0 0 0 0 \
+             {arguments} {arguments_end} {environment} {environment_end} 0",
             20 + nice,
             process.thread_count(),
             ticks(process.started()),
