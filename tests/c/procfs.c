@@ -1187,3 +1187,116 @@ TEST(timerslack_ns_of_others_needs_privilege) {
         CHECK_EQ(prctl(PR_GET_TIMERSLACK), 7000);
     });
 }
+
+/* ---- options of a mount ---------------------------------------------------------------------- */
+
+/* A procfs at "p", in mounts of the case's own. */
+static void mount_with(const char *options) {
+    if (geteuid() != 0)
+        SKIP("not root");
+    OK(unshare(CLONE_NEWNS));
+    OK(mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL));
+    OK(mkdir("p", 0755));
+    OK(mount("proc", "p", "proc", 0, options));
+}
+static const char *of(pid_t pid, const char *file) {
+    static char path[64];
+    snprintf(path, sizeof path, "p/%d%s", pid, file);
+    return path;
+}
+/* Whether a folder lists a name, or any that is no number. */
+static bool lists(const char *folder, const char *name) {
+    DIR *dir = opendir(folder);
+    CHECK(dir != NULL);
+    bool found = false;
+    for (struct dirent *entry; (entry = readdir(dir));)
+        found |= name ? strcmp(entry->d_name, name) == 0
+                      : strchr(".0123456789", entry->d_name[0]) == NULL &&
+                            strcmp(entry->d_name, "self") != 0 &&
+                            strcmp(entry->d_name, "thread-self") != 0;
+    closedir(dir);
+    return found;
+}
+static bool lists_process(pid_t pid) {
+    char name[16];
+    snprintf(name, sizeof name, "%d", pid);
+    return lists("p", name);
+}
+
+TEST(processes_of_others_are_closed) {
+    mount_with("hidepid=1");
+    pid_t other = getpid();
+    IN_CHILD({
+        BECOME(NOBODY, NOBODY);
+        struct stat st;
+        OK(stat(of(other, ""), &st));
+        CHECK(lists_process(other));
+        ERR(open(of(other, ""), O_RDONLY | O_DIRECTORY), EPERM);
+        ERR(stat(of(other, "/stat"), &st), EPERM);
+        ERR(open(of(other, "/cmdline"), O_RDONLY), EPERM);
+        OK(open("p/self/stat", O_RDONLY));
+        OK(open(of(getpid(), "/status"), O_RDONLY));
+        OK(open("p/meminfo", O_RDONLY));
+    });
+    IN_CHILD(OK(open(of(other, "/stat"), O_RDONLY))); /* the superuser */
+}
+
+TEST(processes_of_others_are_invisible) {
+    mount_with("hidepid=invisible,gid=77");
+    pid_t other = getpid();
+    IN_CHILD({
+        BECOME(NOBODY, NOBODY);
+        struct stat st;
+        ERR(stat(of(other, ""), &st), ENOENT);
+        ERR(open(of(other, "/stat"), O_RDONLY), ENOENT);
+        CHECK(!lists_process(other) && lists_process(getpid()));
+        OK(prctl(PR_SET_DUMPABLE, 1, 0, 0, 0));
+        pid_t child = FORK();
+        if (child == 0)
+            pause();
+        OK(stat(of(child, ""), &st));
+        end_by_kill(child);
+    });
+    IN_CHILD({ /* in the group that sees all */
+        OK(syscall(SYS_setgroups, 1, (gid_t[]){77}));
+        OK(syscall(SYS_setresgid, NOBODY, NOBODY, NOBODY));
+        OK(syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY));
+        OK(open(of(other, "/stat"), O_RDONLY));
+        CHECK(lists_process(other));
+    });
+    CHECK(strstr(slurp("/proc/self/mounts"), ",gid=77,hidepid=invisible ") != NULL);
+    /* The options are changed for all who look. */
+    OK(mount("none", "p", NULL, MS_REMOUNT, "hidepid=4"));
+    IN_CHILD({
+        OK(syscall(SYS_setgroups, 1, (gid_t[]){77}));
+        OK(syscall(SYS_setresgid, NOBODY, NOBODY, NOBODY));
+        OK(syscall(SYS_setresuid, NOBODY, NOBODY, NOBODY));
+        ERR(open(of(other, "/stat"), O_RDONLY), ENOENT);
+        CHECK(!lists_process(other));
+    });
+    OK(mount("none", "p", NULL, MS_REMOUNT, "hidepid=off"));
+    IN_CHILD({
+        BECOME(NOBODY, NOBODY);
+        OK(open(of(other, "/stat"), O_RDONLY));
+    });
+}
+
+TEST(a_procfs_of_processes_alone) {
+    mount_with("subset=pid");
+    ERR(open("p/meminfo", O_RDONLY), ENOENT);
+    ERR(open("p/sys", O_RDONLY), ENOENT);
+    OK(open("p/self/stat", O_RDONLY));
+    OK(open("p/thread-self/stat", O_RDONLY));
+    OK(open(of(getpid(), "/stat"), O_RDONLY));
+    CHECK(lists_process(getpid()) && lists("p", "self") && !lists("p", NULL));
+    CHECK(lists("/proc", NULL));
+}
+
+TEST(options_of_procfs_are_checked) {
+    mount_with(NULL);
+    static const char *const wrong[] = {"hidepid=3", "hidepid=5", "hidepid=-1", "hidepid=some",
+                                        "gid=x",     "subset=all", "size=4"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        ERR(mount("proc", "p", "proc", 0, wrong[i]), EINVAL);
+    ERR(mount("none", "p", NULL, MS_REMOUNT, "hidepid=3"), EINVAL);
+}

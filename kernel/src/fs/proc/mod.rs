@@ -18,6 +18,7 @@
 //! |---|---|
 //! | [`tree`] | items, inodes and open texts, of any subject |
 //! | [`text`] | making text, and the numbers in it |
+//! | [`hidden`] | the options of a mounted procfs |
 //! | [`target`] | the process or thread that a file is about |
 //! | [`frames`], [`nvm`], [`hayate`] | `/proc/hayate` |
 //! | [`sockets`], [`network_counts`], [`groups`], [`network`] | `/proc/PID/net` |
@@ -41,6 +42,7 @@ mod frames;
 mod fresh;
 mod groups;
 mod hayate;
+mod hidden;
 mod inside;
 mod ipc;
 mod kmsg;
@@ -60,10 +62,12 @@ pub mod text;
 pub mod tree;
 mod user_maps;
 
+use alloc::string::String;
 use alloc::sync::Arc;
 
 use hayate_abi::Result;
 
+use hidden::Rules;
 use processes::Instance;
 use target::Target;
 
@@ -105,13 +109,16 @@ fn of_numbers(_: &Credentials) -> Handle<UserNamespace> {
     current().process.pid_namespace().owner.clone()
 }
 
-fn mount(_: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
+fn mount(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
+    let rules = Rules::default();
+    rules.set(request.data, &request.resolver.credentials.user)?;
+    let rules = Arc::new(rules);
     let pids = match try_current() {
         Some(thread) => thread.process.pid_namespace(),
         // At boot.
         None => Handle::First(&pid_namespace::FIRST),
     };
-    Ok(Arc::new(ProcFs { device: anonymous_device(), instance: Instance { pids } }))
+    Ok(Arc::new(ProcFs { device: anonymous_device(), instance: Instance { pids, rules } }))
 }
 
 impl FileSystem for ProcFs {
@@ -133,6 +140,14 @@ impl FileSystem for ProcFs {
 
     fn shows_system(&self) -> bool {
         true
+    }
+
+    fn options(&self) -> String {
+        self.instance.rules.shown()
+    }
+
+    fn reconfigure(&self, _: bool, data: &[u8]) -> Result<()> {
+        self.instance.rules.set(data, &current().credentials().user)
     }
 
     fn caching(&self) -> Caching {

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 
+use super::hidden::Rules;
 use super::process as files;
 use super::target::Target;
 use super::text::{list_numbers, number};
@@ -56,6 +57,15 @@ static OWN_ITEMS: &[Item<Instance>] = &[
 pub struct Instance {
     /// The namespace.
     pub pids: Handle<PidNamespace>,
+    /// What it hides.
+    pub rules: Arc<Rules>,
+}
+
+impl Instance {
+    /// A process or thread as it shows it.
+    fn shown(&self, target: Target) -> Target {
+        if self.rules.hide() { target.under(&self.rules) } else { target }
+    }
 }
 
 impl Subject for Instance {
@@ -82,7 +92,7 @@ impl Listing<Instance> for Root {
             let instance = instance.clone();
             return Ok(Node::entry(instance, &item.what, device, tree::ROOT_NUMBER, name));
         }
-        if let Some(item) = tree::find(ITEMS, name) {
+        if let Some(item) = tree::find(ITEMS, name).filter(|_| !instance.rules.only_processes()) {
             return Ok(Node::entry((), &item.what, device, tree::ROOT_NUMBER, name));
         }
         // A thread's number is found as well, though it is not listed (proc(5)).
@@ -92,6 +102,8 @@ impl Listing<Instance> for Root {
             Some(process) => Target::of_process(&process, pids),
             None => Target::of_thread(&pids::thread(id).ok_or(Errno::ENOENT)?, pids),
         };
+        let target = instance.shown(target);
+        target.check()?;
         Ok(Node::entry(target, &files::PROCESS, device, tree::ROOT_NUMBER, name))
     }
 
@@ -101,7 +113,8 @@ impl Listing<Instance> for Root {
         position: &mut u64,
         sink: &mut dyn DirectorySink,
     ) -> Result<()> {
-        if *position < OWN_FROM && !tree::list(ITEMS, 2, position, sink) {
+        let all = !instance.rules.only_processes();
+        if all && *position < OWN_FROM && !tree::list(ITEMS, 2, position, sink) {
             return Ok(());
         }
         if *position < FIRST_PROCESS {
@@ -111,8 +124,13 @@ impl Listing<Instance> for Root {
             }
             *position = FIRST_PROCESS;
         }
+        let hides = instance.rules.hide();
+        let sees = |process: &Arc<_>| {
+            !hides || instance.shown(Target::of_process(process, &instance.pids)).check().is_ok()
+        };
         let all = instance.pids.processes()?;
-        let shown = all.iter().map(|process| instance.pids.shown(process.id()));
+        let seen = all.iter().filter(|process| sees(process));
+        let shown = seen.map(|process| instance.pids.shown(process.id()));
         let mut ids = growth::collect(shown.filter(|&id| id != 0))?;
         ids.sort_unstable();
         list_numbers(&ids, FIRST_PROCESS, position, sink);

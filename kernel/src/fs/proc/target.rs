@@ -5,6 +5,8 @@ use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
 
+use super::hidden;
+use super::hidden::Rules;
 use super::tree::Subject;
 use crate::credentials::Credentials;
 use crate::memory::Space;
@@ -24,20 +26,33 @@ pub struct Target {
     id: u32,
     /// The PID namespace whose numbers the file shows: that of the mounted procfs.
     pub(super) pids: Handle<PidNamespace>,
+    /// What that hides of the process, if it hides anything.
+    rules: Option<Arc<Rules>>,
 }
 
 impl Target {
     /// The process as a whole.
     pub fn of_process(process: &Arc<Process>, pids: &Handle<PidNamespace>) -> Self {
         let (id, pids) = (process.id(), pids.clone());
-        Self { process: Arc::downgrade(process), thread: None, id, pids }
+        Self { process: Arc::downgrade(process), thread: None, id, pids, rules: None }
     }
 
     /// One thread.
     pub fn of_thread(thread: &Arc<Thread>, pids: &Handle<PidNamespace>) -> Self {
         let process = Arc::downgrade(&thread.process);
         let (thread, id) = (Some(Arc::downgrade(thread)), thread.id());
-        Self { process, thread, id, pids: pids.clone() }
+        Self { process, thread, id, pids: pids.clone(), rules: None }
+    }
+
+    /// The same in a procfs that hides something.
+    pub fn under(self, rules: &Arc<Rules>) -> Self {
+        Self { rules: Some(Arc::clone(rules)), ..self }
+    }
+
+    /// Whether the procfs shows the caller so much of the process (`has_pid_permissions`).
+    fn is_seen(&self, what: u32) -> bool {
+        let Some(rules) = &self.rules else { return true };
+        rules.show(what) || self.check_access().is_ok()
     }
 
     /// Its number inside the kernel.
@@ -129,7 +144,14 @@ impl Subject for Target {
     }
 
     fn check(&self) -> Result<()> {
-        self.process().map(|_| ())
+        self.process()?;
+        if self.is_seen(hidden::EXISTENCE) { Ok(()) } else { Err(Errno::ENOENT) }
+    }
+
+    /// `proc_pid_permission`.
+    fn check_inside(&self) -> Result<()> {
+        self.check()?;
+        if self.is_seen(hidden::INSIDE) { Ok(()) } else { Err(Errno::EPERM) }
     }
 
     fn seed(&self) -> u64 {

@@ -26,6 +26,10 @@ pub trait Subject: Clone + Send + Sync + 'static {
     fn check(&self) -> Result<()> {
         Ok(())
     }
+    /// As [`Subject::check`], and with EPERM if the directory is closed to the caller.
+    fn check_inside(&self) -> Result<()> {
+        self.check()
+    }
     /// Fails with EACCES unless the caller may look inside.
     fn check_access(&self) -> Result<()> {
         Ok(())
@@ -246,7 +250,7 @@ impl<T: Subject> Inode for Node<T> {
     }
 
     fn lookup(&self, name: &[u8]) -> Result<Arc<dyn Inode>> {
-        self.subject.check()?;
+        self.subject.check_inside()?;
         match self.what {
             What::Directory(items) => {
                 find(items, name).map(|item| self.child(item)).ok_or(Errno::ENOENT)
@@ -258,6 +262,10 @@ impl<T: Subject> Inode for Node<T> {
 
     fn is_fixed(&self) -> bool {
         self.subject.is_fixed()
+    }
+
+    fn open_directory(self: Arc<Self>) -> Result<Option<Arc<dyn FileOps>>> {
+        self.subject.check_inside().map(|()| None)
     }
 
     fn read_dir(&self, position: &mut u64, sink: &mut dyn DirectorySink) -> Result<()> {
