@@ -23,7 +23,8 @@ pub fn early() {
     let _ = attach("sysfs", "/sys", "sysfs", SAFE, "");
 }
 
-/// Makes the root of the job `/`, with `/proc`, `/dev`, `/tmp` and similar mounts in it.
+/// Makes the root of the job `/`, with `/proc`, `/dev`, `/tmp` and similar mounts in it, and the
+/// control groups at `/sys/fs/cgroup`.
 pub fn root(job: &Job) -> Result<(), Failure> {
     // Opened while its path is still reachable.
     let own = ["bin", "lib"].map(|name| (name, std::fs::File::open(format!("/hayate/{name}"))));
@@ -42,6 +43,8 @@ pub fn root(job: &Job) -> Result<(), Failure> {
         folder("/sys", 0o755);
         let _ = attach("sysfs", "/sys", "sysfs", SAFE, "");
     }
+    // As systemd mounts it; programs that run containers expect it there.
+    let _ = attach("cgroup2", "/sys/fs/cgroup", "cgroup2", SAFE, "nsdelegate,memory_recursiveprot");
     folder("/proc", 0o755);
     need(attach("proc", "/proc", "proc", SAFE, ""), "cannot mount /proc")?;
     folder("/dev/pts", 0o755);
