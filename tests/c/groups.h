@@ -105,6 +105,8 @@ static UNUSED bool is_in(pid_t pid, const char *group) {
 static UNUSED void remove_groups(const char *path) {
     char inner[PATH_MAX];
     DIR *dir = opendir(path);
+    if (!dir && errno == ENOMEM) /* refused on purpose, once */
+        dir = opendir(path);
     if (!dir)
         return;
     for (struct dirent *entry; (entry = readdir(dir));)
@@ -115,16 +117,21 @@ static UNUSED void remove_groups(const char *path) {
     closedir(dir);
     /* A child of the case may have entered after the others were ended. */
     snprintf(inner, sizeof inner, "%s/cgroup.kill", path);
-    for (int i = 0; rmdir(path) == -1 && errno == EBUSY && i < 1000; i++) {
+    for (int i = 0; rmdir(path) == -1 && (errno == EBUSY || errno == ENOMEM) && i < 1000; i++) {
         write_to(inner, "1");
         msleep(2);
     }
 }
 /* Goes on in a child, and removes the groups when that has ended, however it ended. */
 static UNUSED void watch_over(void) {
-    pid_t pid = FORK();
+    pid_t pid = fork();
     if (pid == 0)
         return;
+    if (pid == -1) {
+        int error = errno;
+        remove_groups(base);
+        FAIL("fork: %s", strerror(error));
+    }
     int status = WAIT(pid);
     write_to(path_of("", "cgroup.kill"), "1");
     remove_groups(base);
