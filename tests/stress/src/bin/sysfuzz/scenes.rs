@@ -10,8 +10,11 @@ use std::ffi::{CStr, CString};
 use crate::calls::TRACE;
 use crate::worker::Worker;
 
-/// The scenes, with their names for `--replay`.
-pub const SCENES: &[(&str, fn(&mut Worker))] = &[
+/// What a worker does in a scene, and its name for `--replay`.
+pub type Scene = (&'static str, fn(&mut Worker));
+
+/// The scenes.
+pub const SCENES: &[Scene] = &[
     ("a file of a group", group_file),
     ("a file of a group", group_file),
     ("groups come and go", group_tree),
@@ -65,9 +68,12 @@ const SET_ATTRIBUTES: u64 = 442;
 /// Names of groups in the worker's own.
 const GROUPS: &[&str] = &["", "/a", "/a", "/b", "/a/c", "/a/c/d"];
 
-/// Files of a group, and what is written into them. Members are moved by "0" alone, which is the
-/// worker itself: root could move, freeze and end the machine's first process.
-const GROUP_FILES: &[(&str, &[&str])] = &[
+/// A file of a group, and what is written into it.
+type GroupFile = (&'static str, &'static [&'static str]);
+
+/// Files of groups. Members are moved by "0" alone, which is the worker itself: root could move,
+/// freeze and end the machine's first process.
+const GROUP_FILES: &[GroupFile] = &[
     ("cgroup.procs", &["0"]),
     ("cgroup.threads", &["0"]),
     ("cgroup.type", &["threaded", "domain"]),
