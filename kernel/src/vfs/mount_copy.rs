@@ -13,6 +13,7 @@ use super::dentry::Dentry;
 use super::mount;
 use super::mount::{Changes, Location, Mount, MountNamespace};
 use super::mount_index::Index;
+use super::mount_point::kept;
 use super::users::Counted;
 use crate::hash::IndexHasher;
 use crate::namespace::Handle;
@@ -124,6 +125,7 @@ pub(super) fn copies_without_lock(
     deep: bool,
     lock: &Changes,
 ) -> Result<(Arc<Mount>, Vec<Hanging>)> {
+    let source = &kept(source)?;
     if !deep && source.mount.hides_below(&source.dentry)? {
         return Err(Errno::EINVAL);
     }

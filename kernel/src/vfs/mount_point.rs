@@ -19,6 +19,49 @@ use super::filesystem::Caching;
 use super::mount::Location;
 use crate::reclaim::growth;
 
+/// The same place by dentries that are kept, where its file system keeps none: the root of a mount
+/// that shows a part of it. What is kept below it then goes with the file system
+/// ([`Dentry::dismantle`]); a dentry of a walk alone would be in no tree, and would stay for ever
+/// with those that it keeps. A place below a name that does not stay remains what it is: nothing is
+/// mounted there. The caller holds the lock of mounts.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn kept(place: &Location) -> Result<Location> {
+    if place.dentry.filesystem().caching() != Caching::Never {
+        return Ok(place.clone());
+    }
+    let mut way: Vec<Arc<Dentry>> = Vec::new();
+    let mut here = Arc::clone(&place.dentry);
+    while let Some(parent) = here.parent() {
+        if !here.inode().is_some_and(|inode| inode.is_fixed()) {
+            return Ok(place.clone());
+        }
+        growth::push(&mut way, here)?;
+        here = parent;
+    }
+    for child in way.iter().rev() {
+        let next = {
+            let _lock = here.lock_directory();
+            match here.cached(&child.name()) {
+                Some(kept) => kept,
+                None => {
+                    let own = child.parent().is_some_and(|parent| Arc::ptr_eq(&parent, &here));
+                    let child = if own {
+                        Arc::clone(child)
+                    } else {
+                        Dentry::child(&here, child.name(), child.inode())
+                    };
+                    here.adopt(&child)?;
+                    child
+                }
+            }
+        };
+        here = next;
+    }
+    Ok(Location { mount: Arc::clone(&place.mount), dentry: here })
+}
+
 /// Keeps the dentries that lead to `place`, where its file system does not. The caller holds the
 /// lock of mounts and changes nothing before; the lock of directories comes behind it.
 ///
