@@ -9,6 +9,15 @@ use alloc::vec::Vec;
 
 use hayate_records::{Records, number, read, unknown};
 
+/// The PID namespace in which a program begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PidNamespace {
+    /// A new one, in which the program is number 1.
+    New,
+    /// That of this process of the guest.
+    Of(u32),
+}
+
 /// A program to start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Command {
@@ -22,6 +31,8 @@ pub struct Command {
     pub user: Option<Vec<u8>>,
     /// Rows and columns of its terminal; `None`: separate streams.
     pub terminal: Option<(u16, u16)>,
+    /// The PID namespace; `None`: the machine's.
+    pub pid_namespace: Option<PidNamespace>,
 }
 
 impl Command {
@@ -40,6 +51,11 @@ impl Command {
             out.show("rows", rows);
             out.show("columns", columns);
         }
+        match self.pid_namespace {
+            Some(PidNamespace::New) => out.put("pid-namespace", "new"),
+            Some(PidNamespace::Of(process)) => out.show("pid-namespace", process),
+            None => {}
+        }
         out.finish()
     }
 
@@ -56,6 +72,12 @@ impl Command {
                 b"user" => command.user = Some(value.to_vec()),
                 b"rows" => rows = Some(number(value)?),
                 b"columns" => columns = Some(number(value)?),
+                b"pid-namespace" => {
+                    command.pid_namespace = Some(match value {
+                        b"new" => PidNamespace::New,
+                        process => PidNamespace::Of(number(process)?),
+                    });
+                }
                 _ => return Err(unknown(key)),
             }
         }
@@ -78,8 +100,12 @@ mod tests {
             directory in prop::option::of(prop::collection::vec(1_u8.., 0..9)),
             user in prop::option::of(prop::collection::vec(1_u8.., 0..9)),
             terminal in prop::option::of(any::<(u16, u16)>()),
+            process in prop::option::of(prop::option::of(any::<u32>())),
         ) {
-            let command = Command { arguments, environment, directory, user, terminal };
+            let named = |process: Option<u32>| process.map_or(PidNamespace::New, PidNamespace::Of);
+            let pid_namespace = process.map(named);
+            let command =
+                Command { arguments, environment, directory, user, terminal, pid_namespace };
             prop_assert_eq!(Command::decode(&command.encode()), Ok(command));
         }
 
@@ -95,6 +121,7 @@ mod tests {
         assert!(Command::decode(b"argument=true").is_err());
         assert!(Command::decode(b"colour=blue\0").is_err());
         assert!(Command::decode(b"rows=70000\0").is_err());
+        assert!(Command::decode(b"pid-namespace=old\0").is_err());
         let shell = Command { terminal: Some((24, 80)), ..Command::default() };
         assert_eq!(Command::decode(b"rows=24\0columns=80\0"), Ok(shell));
         assert_eq!(Command::decode(b""), Ok(Command { arguments: vec![], ..Command::default() }));

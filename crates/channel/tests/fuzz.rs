@@ -3,7 +3,7 @@
 //!
 //! `FUZZ_ROUNDS` sets how many streams are tried (default 20,000) and `FUZZ_SEED` the first one.
 
-use hayate_channel::command::Command;
+use hayate_channel::command::{Command, PidNamespace};
 use hayate_channel::frame::{Decoder, Frame, Message, Side, Stream};
 use hayate_channel::relay::Relay;
 use hayate_fuzzing::{Random, rounds, seed};
@@ -18,6 +18,7 @@ fn corpus(side: Side) -> Vec<Message> {
                 directory: Some(b"/tmp".to_vec()),
                 user: Some(b"nobody:4".to_vec()),
                 terminal: Some((24, 80)),
+                pid_namespace: Some(PidNamespace::Of(7)),
             })),
             data(Stream::Input),
             Message::Close(Stream::Output),

@@ -92,7 +92,7 @@ impl Agent {
         let mut agent = Agent {
             job,
             channel,
-            surroundings: Surroundings { identity, files: Some(limit) },
+            surroundings: Surroundings { identity, files: Some(limit), pid_namespace: None },
             sessions: BTreeMap::new(),
             status: 0,
             stopping: None,
@@ -307,7 +307,8 @@ impl Agent {
         }
         task.arguments = &command.arguments;
         task.directory = command.directory.as_deref().or(task.directory);
-        let surroundings = Surroundings { identity, ..self.surroundings.clone() };
+        let pid_namespace = command.pid_namespace;
+        let surroundings = Surroundings { identity, pid_namespace, ..self.surroundings.clone() };
         Session::start(number, &task, command.terminal, &surroundings, true)
     }
 

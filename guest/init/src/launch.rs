@@ -7,15 +7,21 @@
 //! makes all threads change). No signal handler can run in the child: this process has none that an
 //! ordinary signal calls.
 //!
+//! A program may begin in another PID namespace: a new one by the flag of clone(2), or that of a
+//! process, which this thread's children are sent to before the call, and back after it. So the
+//! program is this process's child as any other, and no process stands between.
+//!
 //! Roads not taken: posix_spawn itself, which knows no limits, users and controlling terminals; and
 //! `std::process::Command`, which forks where it is given more to do: page tables are copied, pages
 //! of this process are copied when either writes to them, and a pair of sockets carries the error.
 //! That was a fifth of all code that a clone of a snapshot has to translate before its program
 //! runs.
 
+use hayate_channel::command::PidNamespace;
 use libc::{c_char, c_int, c_long, c_void};
 use rustix::process::{Pid, Rlimit};
 use std::ffi::{CStr, CString};
+use std::fs::File;
 use std::io::Error;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::ptr;
@@ -39,6 +45,8 @@ pub struct Launch<'a> {
     pub terminal: Option<RawFd>,
     /// How many files it may have open, if that is not what this process may.
     pub files: Option<Rlimit>,
+    /// The PID namespace that it begins in, if that is not this process's.
+    pub pid_namespace: Option<PidNamespace>,
     /// The user and group that it becomes before its directory is looked for.
     pub user: Option<(u32, u32)>,
     /// The user, group and further groups that it becomes after that.
@@ -103,12 +111,22 @@ impl Launch<'_> {
         };
         let mut stack: Vec<u128> = Vec::with_capacity(STACK);
         let top = stack.as_mut_ptr().wrapping_add(STACK).cast::<c_void>();
-        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        let mut flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        let elsewhere = match self.pid_namespace {
+            Some(PidNamespace::Of(process)) => Some(Elsewhere::of(process)?),
+            Some(PidNamespace::New) => {
+                flags |= libc::CLONE_NEWPID;
+                None
+            }
+            None => None,
+        };
         // SAFETY: stack and data outlive the child's use of them, because this thread continues
         // only when the child has executed a program or ended.
         let pid = unsafe { libc::clone(run, top, flags, (&raw mut child).cast()) };
+        let failed = Error::last_os_error();
+        elsewhere.map_or(Ok(()), Elsewhere::leave)?;
         if pid < 0 {
-            return Err(Error::last_os_error());
+            return Err(failed);
         }
         // SAFETY: it is alive; the child may have written there.
         let error = unsafe { (&raw const child.error).read_volatile() };
@@ -119,6 +137,36 @@ impl Launch<'_> {
         // It has ended already. If another part of this process waits for it first, nothing is lost.
         let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
         Err(Error::from_raw_os_error(error))
+    }
+}
+
+/// Where this thread's children begin: in the PID namespace of a process.
+struct Elsewhere {
+    /// This process's own.
+    own: File,
+}
+
+impl Elsewhere {
+    fn of(process: u32) -> Result<Elsewhere, Error> {
+        let own = File::open("/proc/self/ns/pid")?;
+        let gone = |_| Error::from_raw_os_error(libc::ESRCH);
+        let wanted = File::open(format!("/proc/{process}/ns/pid")).map_err(gone)?;
+        send_children(&wanted)?;
+        Ok(Elsewhere { own })
+    }
+
+    /// From now on they begin in this process's own. Linux refuses that to nobody
+    /// (`pidns_install`, kernel/pid_namespace.c).
+    fn leave(self) -> Result<(), Error> {
+        send_children(&self.own)
+    }
+}
+
+fn send_children(namespace: &File) -> Result<(), Error> {
+    // SAFETY: the call takes an open descriptor, and changes nothing but where children begin.
+    match unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWPID) } {
+        0 => Ok(()),
+        _ => Err(Error::last_os_error()),
     }
 }
 
@@ -189,8 +237,18 @@ mod tests {
     use super::*;
     use std::io::Read;
     use std::os::fd::{AsFd, FromRawFd};
+    use std::path::Path;
 
     fn launch(script: &str, file: &CStr, output: OwnedFd) -> Result<Pid, Error> {
+        launch_in(None, script, file, output)
+    }
+
+    fn launch_in(
+        pid_namespace: Option<PidNamespace>,
+        script: &str,
+        file: &CStr,
+        output: OwnedFd,
+    ) -> Result<Pid, Error> {
         let null = || OwnedFd::from(std::fs::File::open("/dev/null").unwrap());
         let words = ["sh", "-c", script].map(|word| word.as_bytes().to_vec());
         let launch = Launch {
@@ -201,6 +259,7 @@ mod tests {
             streams: [null(), output, null()],
             terminal: None,
             files: Some(Rlimit { current: Some(100), maximum: Some(200) }),
+            pid_namespace,
             user: None,
             identity: None,
         };
@@ -228,6 +287,39 @@ mod tests {
     }
 
     #[test]
+    fn a_program_begins_in_a_namespace_of_processes() {
+        let (mut read, write) = std::io::pipe().unwrap();
+        let script = "echo $$; while read line; do :; done";
+        let started = launch_in(Some(PidNamespace::New), script, c"/bin/sh", write.into());
+        let first = match started {
+            // Only the administrator makes namespaces.
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => return,
+            first => first.unwrap(),
+        };
+        assert_eq!(ended(first), Some(0));
+        let mut text = String::new();
+        read.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "1\n");
+        // One that is joined, and the own one afterwards.
+        let own = std::process::id();
+        for (wanted, namespace) in [(Some(PidNamespace::Of(own)), own), (None, own)] {
+            let (mut read, write) = std::io::pipe().unwrap();
+            let script = "readlink /proc/self/ns/pid";
+            let pid = launch_in(wanted, script, c"/bin/sh", write.into()).unwrap();
+            let mut text = String::new();
+            read.read_to_string(&mut text).unwrap();
+            let named = std::fs::read_link(format!("/proc/{namespace}/ns/pid")).unwrap();
+            assert_eq!((Path::new(text.trim()), ended(pid)), (&*named, Some(0)));
+        }
+        let gone = launch_in(Some(PidNamespace::Of(u32::MAX)), "", c"/bin/sh", null());
+        assert_eq!(gone.unwrap_err().raw_os_error(), Some(libc::ESRCH));
+    }
+
+    fn null() -> OwnedFd {
+        std::fs::File::create("/dev/null").unwrap().into()
+    }
+
+    #[test]
     fn a_stream_that_has_a_low_number_is_moved() {
         let (mut read, write) = std::io::pipe().unwrap();
         // SAFETY: a new descriptor, which this test owns; nothing else here reads input.
@@ -246,7 +338,6 @@ mod tests {
 
     #[test]
     fn what_cannot_be_executed_is_an_error() {
-        let null = || OwnedFd::from(std::fs::File::create("/dev/null").unwrap());
         for (file, error) in [(c"/no/such/file", libc::ENOENT), (c"/", libc::EACCES)] {
             let refused = launch("", file, null()).unwrap_err();
             assert_eq!(refused.raw_os_error(), Some(error));

@@ -7,6 +7,7 @@ use crate::control::{Control, HostMessage};
 use crate::launch::{self, Launch};
 use crate::pump::{self, Lines, ProgramEnd};
 use crate::starter::Starter;
+use hayate_channel::command::PidNamespace;
 use hayate_job::Job;
 use rustix::fs::{Access, FileType, Stat, access, stat};
 use rustix::process::{Pid, Rlimit, ioctl_tiocsctty, setsid};
@@ -219,6 +220,8 @@ pub struct Surroundings {
     pub identity: Option<Identity>,
     /// How many files it may have open, if that is not what this process may.
     pub files: Option<Rlimit>,
+    /// The PID namespace, if it is not this process's.
+    pub pid_namespace: Option<PidNamespace>,
 }
 
 /// Starts the job's program, and tells the host when.
@@ -236,7 +239,8 @@ fn spawn(
         let traced = traced(&program, job, streams, terminal, starter);
         return traced.map_err(|error| refusal(program.path(), job.user.0, &error));
     }
-    launch(program, &Task::of(job), streams, terminal, &Surroundings { identity, files: None })
+    let surroundings = Surroundings { identity, ..Surroundings::default() };
+    launch(program, &Task::of(job), streams, terminal, &surroundings)
 }
 
 /// Starts the program in a session of its own; a terminal becomes the session's terminal.
@@ -258,6 +262,7 @@ pub fn launch(
         streams,
         terminal,
         files: surroundings.files,
+        pid_namespace: surroundings.pid_namespace,
         user: (identity.is_none() && task.user != (0, 0)).then_some(task.user),
         identity: identity.map(|who| (who.user, who.group, who.groups.as_slice())),
     };
