@@ -7,10 +7,12 @@
 //! mounted below. Each bundle has a file [`MARK`] with the path of its container's folder: by it a
 //! `delete` after the shim's death finds what to unmount.
 
+use crate::controls::Controls;
+use crate::spec::Source;
 use anyhow::{Context, Result, bail, ensure};
 use containerd_shim::protos::api::Mount;
 use hayate_container_plan::interface::Interface;
-use hayate_container_plan::{INTERFACE, PLAN, ROOT, SOURCES};
+use hayate_container_plan::{INTERFACE, PLAN, Plan, ROOT, SOURCES};
 use rustix::mount::{MountFlags, UnmountFlags, mount_bind_recursive, mount_change, unmount};
 use rustix::mount::{MountPropagationFlags, mount_remount};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
@@ -92,12 +94,13 @@ impl Folder {
                 Err(_) => bail!("cannot mount the root file system"),
             }
         }
-        self.keep_private(&root);
+        self.spread(&root, true);
         Ok(())
     }
 
     /// Shows a folder or a file of the host below [`SOURCES`]; returns its name from the folder.
-    pub fn show(&self, number: usize, source: &Path, read_only: bool) -> Result<String> {
+    pub fn show(&self, wanted: &Source) -> Result<String> {
+        let Source { number, path: source, read_only, follows } = wanted;
         let name = format!("{SOURCES}/{number}");
         let target = self.path.join(&name);
         let found = source.metadata();
@@ -113,8 +116,8 @@ impl Folder {
         }
         mount_bind_recursive(source, &target)
             .with_context(|| format!("cannot bind {}", source.display()))?;
-        self.keep_private(&target);
-        if read_only {
+        self.spread(&target, *follows);
+        if *read_only {
             // Not only the guest sees to it.
             mount_remount(&target, MountFlags::BIND | MountFlags::RDONLY, "")
                 .with_context(|| format!("cannot protect {}", source.display()))?;
@@ -122,15 +125,27 @@ impl Folder {
         Ok(name)
     }
 
-    /// Nothing that is mounted here later reaches the place that it was bound from.
-    fn keep_private(&self, target: &Path) {
-        let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-        let _ = mount_change(target, flags);
+    /// Nothing that is mounted here later reaches the place that it was bound from. The other way
+    /// mounts come if it `follows`.
+    fn spread(&self, target: &Path, follows: bool) {
+        let kind = match follows {
+            true => MountPropagationFlags::DOWNSTREAM,
+            false => MountPropagationFlags::PRIVATE,
+        };
+        let _ = mount_change(target, kind | MountPropagationFlags::REC);
     }
 
     /// Writes a plan; returns its name.
-    pub fn plan(&self, name: &str, plan: &hayate_container_plan::Plan) -> Result<()> {
+    pub fn plan(&self, name: &str, plan: &Plan) -> Result<()> {
         std::fs::write(self.path.join(name), plan.encode()).context("cannot write the plan")
+    }
+
+    /// Adds to what the plan of the first program says of the control group.
+    pub fn amend(&self, controls: &Controls) -> Result<()> {
+        let bytes = std::fs::read(self.path.join(PLAN)).context("cannot read the plan")?;
+        let mut plan = Plan::decode(&bytes).map_err(anyhow::Error::msg)?;
+        plan.controls.extend_from_slice(controls);
+        self.plan(PLAN, &plan)
     }
 
     /// Writes what the guest is told of the pod's interface.

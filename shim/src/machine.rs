@@ -7,13 +7,14 @@
 use crate::library::Library;
 use crate::link::{Link, link};
 use crate::network::TAP;
-use crate::spec::{Network, Size};
+use crate::size::Size;
+use crate::spec::Network;
 use anyhow::{Context, Result, anyhow};
 use hayate_cli::arguments::network::{Net, Network as Device};
 use hayate_cli::arguments::{Accel, Board, Machine as Options, Monitor as Vmm, Profile};
 use hayate_cli::guest::log::Sink;
 use hayate_cli::guest::qemu::Qemu;
-use hayate_cli::guest::session::{Event, Monitor, Outcome, Session, Streams};
+use hayate_cli::guest::session::{Event, Outcome, Session, Streams};
 use hayate_cli::guest::{initramfs, volumes::Volume};
 use hayate_container_plan::POD;
 use hayate_job::{Job, Root};
@@ -23,16 +24,27 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
-/// How the kernel's message about a process begins that is ended because memory lacks
+/// How the kernel's message about a process begins that is ended because the machine lacks memory
 /// (`kernel/src/process/victim.rs`).
 const LACKS: &str = "out of memory: process ";
+/// The same where its control group does (`kernel/src/process/cgroup/memory.rs`).
+const LACKS_IN_GROUP: &str = "Memory cgroup out of memory: ";
 /// The longest line of the kernel's that is looked at.
 const MOST_LINE: usize = 1024;
+
+/// A process was ended because memory lacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// The machine's: the process has this number in the guest.
+    OfMachine(u32),
+    /// That of a control group, which counts such processes.
+    OfGroup,
+}
 
 /// A machine that runs.
 pub struct Machine {
@@ -45,8 +57,6 @@ pub struct Machine {
     /// Whether it has an interface in the namespace of its pod.
     pub has_tap: bool,
     events: Sender<Event>,
-    monitor: Mutex<Option<Monitor>>,
-    monitors: Mutex<Receiver<Monitor>>,
     over: watch::Receiver<bool>,
 }
 
@@ -64,8 +74,8 @@ pub struct Wanted<'a> {
 
 impl Machine {
     /// Starts a machine; programs that are started meanwhile wait for its guest. The receiver has
-    /// the numbers of the guest's processes that are ended because memory lacks.
-    pub async fn start(wanted: Wanted<'_>) -> Result<(Machine, UnboundedReceiver<u32>)> {
+    /// what the kernel says of processes that are ended because memory lacks.
+    pub async fn start(wanted: Wanted<'_>) -> Result<(Machine, UnboundedReceiver<Lack>)> {
         let library = Library::find()?;
         let has_tap = has_tap(wanted.network);
         let mut qemu = Qemu::installed(&options(&wanted, has_tap), library.kernel())?;
@@ -82,13 +92,11 @@ impl Machine {
         let (lacking, victims) = unbounded_channel();
         let sink = Sink::Shared(Arc::new(Mutex::new(Watch { line: Vec::new(), lacking })));
         let (guests, guest) = channel();
-        let (monitors, monitor) = channel();
         let (numbers, number) = tokio::sync::oneshot::channel();
         let events = run(Thread {
             qemu,
             guests,
             sink,
-            monitors,
             numbers,
             initramfs,
             network: Namespace::of(wanted.network)?,
@@ -116,32 +124,9 @@ impl Machine {
         });
         let pid =
             number.await.map_err(|_| anyhow!("QEMU was not started; the shim's log says why"))?;
-        let machine = Machine {
-            link,
-            pid,
-            size: wanted.size,
-            has_tap,
-            events: events.events,
-            monitor: Mutex::default(),
-            monitors: Mutex::new(monitor),
-            over,
-        };
+        let machine =
+            Machine { link, pid, size: wanted.size, has_tap, events: events.events, over };
         Ok((machine, victims))
-    }
-
-    /// Sends QEMU a command without arguments.
-    pub fn command(&self, name: &str) -> Result<()> {
-        let mut monitor = self.monitor.lock().unwrap_or_else(PoisonError::into_inner);
-        let news = self.monitors.lock().unwrap_or_else(PoisonError::into_inner);
-        // The newest: a machine may have been started again.
-        while let Ok(newer) = news.try_recv() {
-            *monitor = Some(newer);
-        }
-        let monitor = monitor.as_ref().context("QEMU has no monitor")?;
-        // Answers to others are not for this one.
-        while monitor.messages.try_recv().is_ok() {}
-        let line = serde_json::json!({ "execute": name, "id": "shim" });
-        writeln!(&monitor.socket, "{line}").context("QEMU takes no command")
     }
 
     /// Kills QEMU.
@@ -250,7 +235,6 @@ struct Thread {
     qemu: Qemu,
     guests: Sender<std::os::unix::net::UnixStream>,
     sink: Sink,
-    monitors: Sender<Monitor>,
     numbers: tokio::sync::oneshot::Sender<u32>,
     initramfs: File,
     network: Namespace,
@@ -266,14 +250,13 @@ struct Started {
 fn run(thread: Thread) -> Result<Started> {
     let (sender, outcome) = tokio::sync::oneshot::channel();
     let (told, events) = channel();
-    let Thread { qemu, guests, sink, monitors, numbers, initramfs, network } = thread;
+    let Thread { qemu, guests, sink, numbers, initramfs, network } = thread;
     let body = move || {
         if let Err(error) = network.enter() {
             let _ = sender.send(Err(error));
             return;
         }
-        let mut session = Session::new(qemu, Streams::Channel(guests), sink, None).pausable();
-        session.share_monitor(monitors);
+        let mut session = Session::new(qemu, Streams::Channel(guests), sink, None);
         let numbers = Mutex::new(Some(numbers));
         session.tell_process(move |pid| {
             let number = numbers.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -293,7 +276,7 @@ fn run(thread: Thread) -> Result<Started> {
 /// Reads the kernel's messages.
 struct Watch {
     line: Vec<u8>,
-    lacking: UnboundedSender<u32>,
+    lacking: UnboundedSender<Lack>,
 }
 
 impl Write for Watch {
@@ -307,8 +290,8 @@ impl Write for Watch {
             }
             let line = String::from_utf8_lossy(&self.line).trim_end().to_string();
             log::debug!("kernel: {line}");
-            if let Some(victim) = victim(&line) {
-                let _ = self.lacking.send(victim);
+            if let Some(lack) = lack(&line) {
+                let _ = self.lacking.send(lack);
             }
             self.line.clear();
         }
@@ -320,10 +303,13 @@ impl Write for Watch {
     }
 }
 
-/// The process that is ended because memory lacks, by the kernel's message.
-fn victim(line: &str) -> Option<u32> {
+/// Whether a message of the kernel's tells that a process is ended because memory lacks.
+fn lack(line: &str) -> Option<Lack> {
+    if line.contains(LACKS_IN_GROUP) {
+        return Some(Lack::OfGroup);
+    }
     let (_, rest) = line.split_once(LACKS)?;
-    rest.split(' ').next()?.parse().ok()
+    rest.split(' ').next()?.parse().ok().map(Lack::OfMachine)
 }
 
 #[cfg(test)]
@@ -333,8 +319,10 @@ mod tests {
     #[test]
     fn a_victim_is_known_by_its_message() {
         let line = "[    1.5] warning: out of memory: process 37 (tail) is ended";
-        assert_eq!(victim(line), Some(37));
-        assert_eq!(victim("out of memory: process x"), None);
-        assert_eq!(victim("process 37 is ended"), None);
+        assert_eq!(lack(line), Some(Lack::OfMachine(37)));
+        let line = "[ 1.5] warning: Memory cgroup out of memory: Killed process 9 (tail)";
+        assert_eq!(lack(line), Some(Lack::OfGroup));
+        assert_eq!(lack("out of memory: process x"), None);
+        assert_eq!(lack("process 37 is ended"), None);
     }
 }

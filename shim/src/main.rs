@@ -9,7 +9,8 @@
 //! programs, [`machine`] the machine, [`link`] the channel to its guest, [`program`] one program
 //! with its streams, [`stdio`] the host's ends of these, [`logger`] programs that take output,
 //! [`hooks`] those of the specification, [`spec`] which parts of the OCI specification are done,
-//! passed over and refused, [`folder`] the folder that pod and machine share.
+//! passed over and refused, with [`controls`], [`devices`] and [`size`]; [`folder`] the folder that
+//! pod and machine share, [`metrics`] what a container has used.
 //!
 //! # Files
 //!
@@ -29,16 +30,20 @@
 //! Clones of a snapshot: a machine that shares a folder cannot be saved (docs/snapshots.md).
 #![forbid(unsafe_code)]
 
+mod controls;
+mod devices;
 mod folder;
 mod hooks;
 mod library;
 mod link;
 mod logger;
 mod machine;
+mod metrics;
 mod network;
 mod pod;
 mod program;
 mod service;
+mod size;
 mod spec;
 mod stdio;
 

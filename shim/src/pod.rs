@@ -1,11 +1,13 @@
 //! The state of a pod: its machine, its containers, their programs, and how each of them is.
 
+use crate::controls::Controls;
 use crate::folder::Folder;
 use crate::hooks::Hooks;
-use crate::machine::Machine;
+use crate::machine::{Lack, Machine};
 use crate::network::{self, Joined};
 use crate::program::{Handle, Running, ask};
 use crate::stdio::Stdio;
+use anyhow::{Context as _, ensure};
 use containerd_shim::event::Event;
 use containerd_shim::protos::events::task as events;
 use containerd_shim::protos::protobuf::well_known_types::timestamp::Timestamp;
@@ -14,11 +16,14 @@ use containerd_shim::publisher::RemotePublisher;
 use containerd_shim::{Context, Error};
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::{OnceCell, watch};
 
+/// How long messages about memory that lacks are gathered.
+const PAUSE: Duration = Duration::from_millis(50);
 /// The guest's program.
 pub const GUEST: &str = "/run/hayate/bin/container";
 
@@ -142,6 +147,17 @@ impl Program {
     }
 }
 
+/// The PID namespace of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Numbers {
+    /// One of its own.
+    Own,
+    /// The machine's.
+    Machine,
+    /// That of another container of the pod.
+    Of(String),
+}
+
 /// A container.
 pub struct Task {
     /// Its identifier.
@@ -152,15 +168,54 @@ pub struct Task {
     pub folder: Folder,
     /// Programs of the host to be run.
     pub hooks: Hooks,
+    /// Its PID namespace.
+    pub numbers: Numbers,
+    /// What its control group was told last.
+    controls: Mutex<Controls>,
     first: Arc<Program>,
     further: Mutex<HashMap<String, Arc<Program>>>,
+    paused: AtomicBool,
+    /// How many of its processes were killed because memory lacked, as far as was told.
+    killed: AtomicU64,
 }
 
 impl Task {
     /// A container whose first program has these streams.
     pub fn new(id: &str, bundle: PathBuf, folder: Folder, stdio: Stdio, hooks: Hooks) -> Task {
-        let first = Arc::new(Program::new("", stdio));
-        Task { id: id.to_string(), bundle, folder, hooks, first, further: Mutex::default() }
+        Task {
+            id: id.to_string(),
+            bundle,
+            folder,
+            hooks,
+            numbers: Numbers::Own,
+            controls: Mutex::default(),
+            first: Arc::new(Program::new("", stdio)),
+            further: Mutex::default(),
+            paused: AtomicBool::new(false),
+            killed: AtomicU64::new(0),
+        }
+    }
+
+    /// What its control group was told last.
+    pub fn controls(&self) -> Controls {
+        hold(&self.controls).clone()
+    }
+
+    /// Notes what its control group was told.
+    pub fn set_controls(&self, told: Controls) {
+        let mut known = hold(&self.controls);
+        known.retain(|(file, _)| told.iter().all(|(other, _)| file != other));
+        known.extend(told);
+    }
+
+    /// Whether its processes rest.
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::Relaxed)
+    }
+
+    /// Notes that its processes rest, or go on.
+    pub fn pause(&self, paused: bool) {
+        self.paused.store(paused, Ordering::Relaxed);
     }
 
     /// Finds a program of it; the empty name is the first's.
@@ -187,7 +242,8 @@ impl Task {
         hold(&self.further).remove(exec);
     }
 
-    fn runs_as(&self) -> Option<u32> {
+    /// The number of its first program in the guest, while that runs.
+    pub fn runs_as(&self) -> Option<u32> {
         match self.first.stage() {
             Stage::Running(pid, _) => Some(pid),
             _ => None,
@@ -205,7 +261,6 @@ pub struct Pod {
     pub namespace: String,
     publisher: RemotePublisher,
     tasks: Mutex<HashMap<String, Arc<Task>>>,
-    paused: AtomicBool,
 }
 
 impl Pod {
@@ -217,7 +272,6 @@ impl Pod {
             namespace,
             publisher,
             tasks: Mutex::default(),
-            paused: AtomicBool::new(false),
         }
     }
 
@@ -271,14 +325,18 @@ impl Pod {
         hold(&self.tasks).is_empty()
     }
 
-    /// Whether its machine is paused.
-    pub fn is_paused(&self) -> bool {
-        self.paused.load(Ordering::Relaxed)
-    }
-
-    /// Notes that its machine is paused, or goes on.
-    pub fn pause(&self, paused: bool) {
-        self.paused.store(paused, Ordering::Relaxed);
+    /// The container that a process of the host stands for, in a pod of this name. All containers
+    /// have QEMU's number, so it is the pod's sandbox, or the only one that there is.
+    pub fn meant(&self, pid: u32, name: &str) -> anyhow::Result<String> {
+        ensure!(
+            pid != 0 && pid == self.pid(),
+            "the PID namespace of process {pid} is asked for, which is none of the pod's"
+        );
+        let tasks = hold(&self.tasks);
+        let mut names = tasks.keys();
+        let only = names.next().filter(|_| names.next().is_none());
+        let found = tasks.get_key_value(name).map(|(name, _)| name).or(only);
+        found.cloned().context("which container's PID namespace is asked for cannot be told")
     }
 
     /// Tells containerd of an event.
@@ -318,33 +376,66 @@ impl Pod {
         let status = running.finish().await;
         let at = now();
         if program.exec.is_empty() {
-            let words = [GUEST, "end", &task.id];
-            if let Err(text) = ask(&machine.link, &words).await
-                && !machine.is_over()
-            {
-                log::warn!("the end of {}: {text}", task.id);
+            match ask(&machine.link, &[GUEST, "end", &task.id]).await {
+                // Who hears of the end shall know the reason.
+                Ok(count) => self.tell_killed(&task, count.trim().parse().unwrap_or(0)).await,
+                Err(_) if machine.is_over() => {}
+                Err(text) => log::warn!("the end of {}: {text}", task.id),
             }
         }
         self.conclude(&task, &program, Exit { status, at }).await;
     }
 
-    /// Tells of processes that were ended because memory lacks. All containers of a pod have one
-    /// memory: where the process was not the first of one, each that runs is told of.
-    pub async fn tell_victims(self: Arc<Self>, mut victims: UnboundedReceiver<u32>) {
+    /// Tells of processes of a container that were killed because memory lacked, if there are more
+    /// than was told before.
+    async fn tell_killed(&self, task: &Task, count: u64) {
+        if task.killed.fetch_max(count, Ordering::Relaxed) < count {
+            let container_id = task.id.clone();
+            self.publish(events::TaskOOM { container_id, ..Default::default() }).await;
+        }
+    }
+
+    /// Finds out what the kernel's messages about memory that lacks mean for containers. A control
+    /// group tells which container's processes were killed. Where the machine has no memory left,
+    /// all containers are told of, unless the process was the first of one.
+    pub async fn tell_lacks(self: Arc<Self>, mut lacks: UnboundedReceiver<Lack>) {
         let mut last = 0;
-        while let Some(victim) = victims.recv().await {
-            // The kernel says it again while it waits for a process to end.
-            if std::mem::replace(&mut last, victim) == victim {
-                continue;
+        while let Some(lack) = lacks.recv().await {
+            match lack {
+                Lack::OfGroup => {
+                    // Each question is a program in the guest: one for all messages of a while.
+                    tokio::time::sleep(PAUSE).await;
+                    self.ask_killed().await;
+                }
+                // The kernel says it again while it waits for a process to end.
+                Lack::OfMachine(victim) if std::mem::replace(&mut last, victim) != victim => {
+                    self.tell_victim(victim).await;
+                }
+                Lack::OfMachine(_) => {}
             }
-            let tasks: Vec<_> = hold(&self.tasks).values().cloned().collect();
-            let runs: Vec<_> =
-                tasks.iter().filter_map(|task| Some((task.runs_as()?, &task.id))).collect();
-            let known = runs.iter().any(|(pid, _)| *pid == victim);
-            for (_, id) in runs.into_iter().filter(|(pid, _)| !known || *pid == victim) {
-                let container_id = id.clone();
-                self.publish(events::TaskOOM { container_id, ..Default::default() }).await;
+            while lack == Lack::OfGroup && lacks.try_recv() == Ok(Lack::OfGroup) {}
+        }
+    }
+
+    async fn ask_killed(&self) {
+        let Some(machine) = self.machine.get() else { return };
+        // What cannot be asked now is told at the end of the container.
+        let Ok(text) = ask(&machine.link, &[GUEST, "killed"]).await else { return };
+        for (id, count) in text.lines().filter_map(|line| line.rsplit_once(' ')) {
+            if let (Ok(task), Ok(count)) = (self.find(id), count.parse()) {
+                self.tell_killed(&task, count).await;
             }
+        }
+    }
+
+    async fn tell_victim(&self, victim: u32) {
+        let tasks: Vec<_> = hold(&self.tasks).values().cloned().collect();
+        let runs: Vec<_> =
+            tasks.iter().filter_map(|task| Some((task.runs_as()?, &task.id))).collect();
+        let known = runs.iter().any(|(pid, _)| *pid == victim);
+        for (_, id) in runs.into_iter().filter(|(pid, _)| !known || *pid == victim) {
+            let container_id = id.clone();
+            self.publish(events::TaskOOM { container_id, ..Default::default() }).await;
         }
     }
 }

@@ -8,7 +8,7 @@
 use crate::link::{Frames, Link};
 use crate::stdio::{Hold, Input, Output, Stdio};
 use hayate_channel::WINDOW;
-use hayate_channel::command::Command;
+use hayate_channel::command::{Command, PidNamespace};
 use hayate_channel::frame::{MOST_DATA, Message, Stream};
 use hayate_channel::window::Receipts;
 use std::sync::Arc;
@@ -68,11 +68,12 @@ impl Handle {
     }
 }
 
-/// Starts a program of the guest that makes or enters a container; `named` are containerd's
-/// namespace and the container.
+/// Starts a program of the guest that makes or enters a container, in this PID namespace; `named`
+/// are containerd's namespace and the container.
 pub async fn start(
     link: &Link,
     words: &[&str],
+    pid_namespace: Option<PidNamespace>,
     stdio: &Stdio,
     named: (&str, &str),
 ) -> Result<Running, String> {
@@ -81,7 +82,7 @@ pub async fn start(
     let input = stdio.open_input().map_err(|error| format!("{error:#}"))?;
     let arguments = words.iter().map(|word| word.as_bytes().to_vec()).collect();
     let terminal = stdio.terminal.then_some((24, 80));
-    let command = Command { arguments, terminal, ..Command::default() };
+    let command = Command { arguments, terminal, pid_namespace, ..Command::default() };
     let gone = || "the machine has ended".to_string();
     let (session, mut frames) = link.open(command).await.ok_or_else(gone)?;
     let (line, early) = first_line(&mut frames).await?;
@@ -101,7 +102,10 @@ async fn first_line(frames: &mut Frames) -> Result<(String, Vec<(Stream, Vec<u8>
             Some(Message::Data(Stream::Output, bytes)) => line.extend_from_slice(&bytes),
             Some(Message::Data(stream, bytes)) => early.push((stream, bytes)),
             Some(Message::Exit(status)) => {
-                let said = String::from_utf8_lossy(&line).trim().to_string();
+                let said = match u32::from(status) {
+                    KILLED => "it was killed; is the limit of memory too low?".into(),
+                    _ => String::from_utf8_lossy(&line).trim().to_string(),
+                };
                 return Err(format!("the guest ended with status {status}: {said}"));
             }
             Some(Message::Failed(_, text)) => return Err(text),

@@ -4,31 +4,35 @@
 //! published in the order of what they tell: a task's start before its end.
 
 use crate::folder::{self, Folder};
-use crate::hooks;
 use crate::machine::{self, Machine};
-use crate::pod::{Exit, GUEST, Pod, Program, Stage, Task as Container, now};
+use crate::pod::{Exit, GUEST, Numbers, Pod, Program, Stage, Task as Container, now};
 use crate::program::{self, KILLED, ask};
-use crate::spec;
+use crate::spec::{self, Pids};
 use crate::stdio::Stdio;
+use crate::{controls, hooks, metrics};
+use anyhow::{Context as _, ensure};
 use async_trait::async_trait;
 use containerd_shim::asynchronous::{self, ExitSignal, spawn};
 use containerd_shim::protos::api::{self, Status};
-use containerd_shim::protos::cgroups::metrics::{CPUStat, CPUUsage, MemoryEntry, MemoryStat};
-use containerd_shim::protos::cgroups::metrics::{Metrics, PidsStat};
 use containerd_shim::protos::events::task as events;
 use containerd_shim::protos::protobuf::MessageField;
 use containerd_shim::protos::ttrpc;
 use containerd_shim::protos::types::task::ProcessInfo;
 use containerd_shim::publisher::RemotePublisher;
-use containerd_shim::util::{convert_to_any, write_str_to_file};
+use containerd_shim::util::write_str_to_file;
 use containerd_shim::{Config, Error, Flags, StartOpts, Task, TtrpcContext, TtrpcResult};
-use oci_spec::runtime::Hook;
+use hayate_channel::command::PidNamespace;
+use hayate_container_plan::Plan;
+use oci_spec::runtime::{Hook, LinuxMemory, LinuxResources};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long QEMU may take to end at the pod's end.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// In the folder of a container: what its control group is told while it runs.
+const UPDATE: &str = "update";
 
 /// This program, as containerd starts it.
 pub struct Shim {
@@ -128,7 +132,13 @@ impl Service {
         let mut wanted = spec::wanted(&spec, &bundle)?;
         wanted.plan.terminal = request.terminal;
         let id = &request.id;
-        let place = folder::place(&bundle, &spec::pod(&spec, id))?;
+        let pod = spec::pod(&spec, id);
+        let numbers = match wanted.pids {
+            Pids::New => Numbers::Own,
+            Pids::Machine => Numbers::Machine,
+            Pids::Of(pid) => Numbers::Of(self.pod.meant(pid, &pod)?),
+        };
+        let place = folder::place(&bundle, &pod)?;
         let folder = Folder::make(&place, id, &bundle)?;
         let mut made = self.fill(&folder, &request.rootfs, &mut wanted, id, &place).await;
         if made.is_ok() {
@@ -146,7 +156,10 @@ impl Service {
             error: request.stderr.clone(),
             terminal: request.terminal,
         };
-        Ok(Arc::new(Container::new(id, bundle, folder, stdio, wanted.hooks)))
+        let mut container = Container::new(id, bundle, folder, stdio, wanted.hooks);
+        container.numbers = numbers;
+        container.set_controls(wanted.plan.controls);
+        Ok(Arc::new(container))
     }
 
     async fn fill(
@@ -159,16 +172,16 @@ impl Service {
     ) -> anyhow::Result<()> {
         folder.mount_root(mounts, wanted.root.as_deref())?;
         for source in &wanted.sources {
-            let name = folder.show(source.number, &source.path, source.read_only)?;
+            let name = folder.show(source)?;
             wanted.plan.mounts[source.number].source = name.into_bytes();
         }
         folder.plan(hayate_container_plan::PLAN, &wanted.plan)?;
         let (size, network) = (wanted.size, &wanted.network);
         let start = || async {
             let wanted = machine::Wanted { size, folder: place, name: id, network };
-            let (machine, victims) = Machine::start(wanted).await?;
+            let (machine, lacks) = Machine::start(wanted).await?;
             let machine = Arc::new(machine);
-            tokio::spawn(self.pod.clone().tell_victims(victims));
+            tokio::spawn(self.pod.clone().tell_lacks(lacks));
             Ok::<_, anyhow::Error>(machine)
         };
         self.pod.machine.get_or_try_init(start).await.map(drop)
@@ -190,10 +203,38 @@ impl Service {
         })
     }
 
+    /// The PID namespace in which a program of a container begins.
+    fn numbers(&self, container: &Container, program: &Program) -> Result<Option<PidNamespace>> {
+        let first = |container: &Container| {
+            let gone = || Error::FailedPreconditionError(format!("{} does not run", container.id));
+            container.runs_as().map(PidNamespace::Of).ok_or_else(gone)
+        };
+        match &container.numbers {
+            Numbers::Machine => Ok(None),
+            _ if !program.exec.is_empty() => first(container).map(Some),
+            Numbers::Own => Ok(Some(PidNamespace::New)),
+            Numbers::Of(other) => {
+                let other = self.pod.find(other)?;
+                if other.numbers == Numbers::Machine { Ok(None) } else { first(&other).map(Some) }
+            }
+        }
+    }
+
     /// Starts a program, and watches over it.
     async fn run(&self, container: Arc<Container>, program: Arc<Program>) -> Result<u32> {
+        if container.is_paused() {
+            let text = format!("{} is paused, and starts no program", container.id);
+            return Err(Error::FailedPreconditionError(text));
+        }
         program.begin()?;
         let machine = self.machine()?;
+        let numbers = match self.numbers(&container, &program) {
+            Ok(numbers) => numbers,
+            Err(error) => {
+                program.finish(Exit { status: 127, at: now() });
+                return Err(error);
+            }
+        };
         if program.exec.is_empty()
             && let Err(error) = self.pod.join(&machine, &container).await
         {
@@ -208,6 +249,7 @@ impl Service {
         let running = match program::start(
             &machine.link,
             &words,
+            numbers,
             &program.stdio,
             (&self.pod.namespace, &container.id),
         )
@@ -215,6 +257,10 @@ impl Service {
         {
             Ok(running) => running,
             Err(text) => {
+                if program.exec.is_empty() {
+                    // It may have a control group already.
+                    let _ = ask(&machine.link, &[GUEST, "end", &container.id]).await;
+                }
                 program.finish(Exit { status: 127, at: now() });
                 return Err(other(text));
             }
@@ -244,16 +290,6 @@ impl Service {
         }
     }
 
-    /// Lets the machine go on, if it is paused.
-    fn unpause(&self) -> Result<bool> {
-        if !self.pod.is_paused() {
-            return Ok(false);
-        }
-        self.machine()?.command("cont").map_err(failed)?;
-        self.pod.pause(false);
-        Ok(true)
-    }
-
     async fn signal(&self, request: &api::KillRequest) -> Result<()> {
         let container = self.pod.find(&request.id)?;
         let program = container.program(&request.exec_id)?;
@@ -267,8 +303,6 @@ impl Service {
                 return Ok(());
             }
             Stage::Running(_, handle) if request.signal == 9 && !request.all => {
-                // A paused machine ends no program.
-                self.unpause()?;
                 handle.kill();
                 return Ok(());
             }
@@ -277,7 +311,6 @@ impl Service {
         let signal = request.signal.to_string();
         let id = &request.id[..];
         if request.all {
-            self.unpause()?;
             return self.ask(&["signal-all", id, &signal]).await.map(drop);
         }
         let Stage::Running(pid, _) = program.stage() else { return Err(gone()) };
@@ -287,20 +320,51 @@ impl Service {
         self.ask(&words[..count]).await.map(drop)
     }
 
-    async fn measure(&self, id: &str) -> Result<Metrics> {
-        let text = self.ask(&["stats", id]).await?;
-        let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap_or(0_u64));
-        let mut next = || numbers.next().unwrap_or_default();
-        let (time, memory, count) = (next(), next(), next());
-        let limit = self.machine()?.size.memory << 20;
-        let usage = CPUUsage { total: time, ..Default::default() };
-        let entry = MemoryEntry { usage: memory, limit, ..Default::default() };
-        Ok(Metrics {
-            cpu: field(CPUStat { usage: field(usage), ..Default::default() }),
-            memory: field(MemoryStat { usage: field(entry), ..Default::default() }),
-            pids: field(PidsStat { current: count, ..Default::default() }),
-            ..Default::default()
-        })
+    /// Tells the control group of a container what a further specification asks for.
+    async fn set(&self, request: &api::UpdateTaskRequest) -> anyhow::Result<()> {
+        let container = self.pod.find(&request.id)?;
+        let resources: LinuxResources = serde_json::from_slice(&request.resources().value)
+            .context("cannot read the resources")?;
+        let wanted = controls::of(&resources)?;
+        let machine = self.machine()?;
+        let known = container.controls();
+        // containerd says again what stays; a container may have had it from the beginning.
+        for control in wanted.iter().filter(|control| !known.contains(control)) {
+            machine.size.check(control)?;
+        }
+        let ask = async |words: &[&str]| {
+            let answer = ask(&machine.link, &[&[GUEST], words].concat()).await;
+            answer.map_err(anyhow::Error::msg)
+        };
+        let memory = resources.memory().as_ref();
+        if let Some(limit) = memory.and_then(LinuxMemory::limit).filter(|&limit| limit > 0)
+            && memory.and_then(LinuxMemory::check_before_update).unwrap_or_default()
+        {
+            let text = ask(&["stats", &request.id]).await?;
+            let used = metrics::find(&text, "memory.current", "").unwrap_or_default();
+            ensure!(used <= limit.unsigned_abs(), "{used} bytes of memory are in use");
+        }
+        match container.program("")?.stage() {
+            Stage::Created => container.folder.amend(&wanted)?,
+            _ => {
+                let plan = Plan { controls: wanted.clone(), ..Plan::default() };
+                container.folder.plan(UPDATE, &plan)?;
+                ask(&["update", &request.id, UPDATE]).await?;
+            }
+        }
+        container.set_controls(wanted);
+        Ok(())
+    }
+
+    /// Lets the processes of a container rest, or go on.
+    async fn freeze(&self, id: &str, rests: bool) -> Result<()> {
+        let container = self.pod.find(id)?;
+        if container.runs_as().is_none() {
+            return Err(Error::FailedPreconditionError(format!("{id} does not run")));
+        }
+        self.ask(&[if rests { "freeze" } else { "thaw" }, id]).await?;
+        container.pause(rests);
+        Ok(())
     }
 }
 
@@ -319,7 +383,7 @@ impl Task for Service {
         let program = container.program(&request.exec_id)?;
         let status = match program.stage() {
             Stage::Created | Stage::Starting => Status::CREATED,
-            Stage::Running(..) if self.pod.is_paused() => Status::PAUSED,
+            Stage::Running(..) if container.is_paused() => Status::PAUSED,
             Stage::Running(..) => Status::RUNNING,
             Stage::Ended => Status::STOPPED,
         };
@@ -436,9 +500,7 @@ impl Task for Service {
     }
 
     async fn pause(&self, _: &TtrpcContext, request: api::PauseRequest) -> TtrpcResult<api::Empty> {
-        self.pod.find(&request.id)?;
-        self.machine()?.command("stop").map_err(failed)?;
-        self.pod.pause(true);
+        self.freeze(&request.id, true).await?;
         let container_id = request.id;
         self.pod.publish(events::TaskPaused { container_id, ..Default::default() }).await;
         Ok(api::Empty::new())
@@ -449,8 +511,7 @@ impl Task for Service {
         _: &TtrpcContext,
         request: api::ResumeRequest,
     ) -> TtrpcResult<api::Empty> {
-        self.pod.find(&request.id)?;
-        self.unpause()?;
+        self.freeze(&request.id, false).await?;
         let container_id = request.id;
         self.pod.publish(events::TaskResumed { container_id, ..Default::default() }).await;
         Ok(api::Empty::new())
@@ -529,9 +590,18 @@ impl Task for Service {
         request: api::StatsRequest,
     ) -> TtrpcResult<api::StatsResponse> {
         self.pod.find(&request.id)?;
-        let metrics = self.measure(&request.id).await?;
-        let stats = field(convert_to_any(Box::new(metrics))?);
+        let text = self.ask(&["stats", &request.id]).await?;
+        let stats = field(metrics::message(&text).map_err(other)?);
         Ok(api::StatsResponse { stats, ..Default::default() })
+    }
+
+    async fn update(
+        &self,
+        _: &TtrpcContext,
+        request: api::UpdateTaskRequest,
+    ) -> TtrpcResult<api::Empty> {
+        self.set(&request).await.map_err(failed)?;
+        Ok(api::Empty::new())
     }
 
     async fn connect(

@@ -1,31 +1,24 @@
 //! The OCI specification of a container as a plan for the guest: what is done, what is passed over,
 //! and what is refused.
 //!
-//! Refused is what a program would count on and not get: devices of the host, hooks inside of the
-//! container, a user namespace, file systems that the guest lacks. Passed over is what a machine
+//! Refused is what a program would count on and not get: devices that no machine has, hooks inside
+//! of the container, a user namespace, PID namespaces outside of the pod, mounts that reach the
+//! host, file systems that the guest lacks. Passed over is what a machine
 //! gives in another way, or what only hardens: docs/containerd.md lists it.
 
 use crate::hooks::{self, Hooks};
+use crate::size::Size;
+use crate::{controls, devices};
 use anyhow::{Context, Result, bail, ensure};
 use hayate_container_plan::{Capabilities, Limit, Mount, Plan};
-use oci_spec::runtime::{self, LinuxNamespaceType, LinuxResources, PosixRlimitType, Process, Spec};
+use oci_spec::runtime::{self, LinuxNamespace, LinuxNamespaceType};
+use oci_spec::runtime::{PosixRlimitType, Process, Spec};
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Memory of a machine whose specification has no limit, in MiB.
-const USUAL_MEMORY: u64 = 1024;
-/// The memory of kernel, init and tables beside the limit, in MiB.
-const OVERHEAD: u64 = 64;
-/// The least and the most processors of a machine.
-const CPUS: std::ops::RangeInclusive<i64> = 1..=16;
-
-/// Annotations by which CRI tells what belongs to one pod, and how large it is: those of containerd
-/// and those of CRI-O.
+/// Annotations by which CRI tells what belongs to one pod: that of containerd and that of CRI-O.
 const SANDBOX: [&str; 2] = ["io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.SandboxID"];
-const MEMORY: &str = "io.kubernetes.cri.sandbox-memory";
-const QUOTA: &str = "io.kubernetes.cri.sandbox-cpu-quota";
-const PERIOD: &str = "io.kubernetes.cri.sandbox-cpu-period";
 
 /// Capabilities by Linux' numbers (include/uapi/linux/capability.h).
 const CAPABILITIES: [&str; 41] = [
@@ -95,27 +88,32 @@ const FLAGS: [(&str, u64, bool); 20] = [
     ("nostrictatime", 1 << 24, false),
     ("defaults", 0, true),
 ];
-/// Words that say how a mount is bound or spreads: all mounts of a guest are private.
-const SPREADING: [&str; 10] = [
-    "bind",
-    "rbind",
-    "private",
-    "rprivate",
-    "slave",
-    "rslave",
-    "shared",
-    "rshared",
-    "unbindable",
-    "runbindable",
+/// Words that say how mounts spread, as flags of mount(2).
+const SPREADING: [(&str, u64); 8] = [
+    ("private", PRIVATE),
+    ("rprivate", PRIVATE | RECURSIVE),
+    ("slave", SLAVE),
+    ("rslave", SLAVE | RECURSIVE),
+    ("shared", SHARED),
+    ("rshared", SHARED | RECURSIVE),
+    ("unbindable", UNBINDABLE),
+    ("runbindable", UNBINDABLE | RECURSIVE),
 ];
+const RECURSIVE: u64 = 1 << 14;
+const UNBINDABLE: u64 = 1 << 17;
+const PRIVATE: u64 = 1 << 18;
+const SLAVE: u64 = 1 << 19;
+const SHARED: u64 = 1 << 20;
 
-/// The size of a machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
-    /// MiB.
-    pub memory: u64,
-    /// Processors.
-    pub cpus: u8,
+/// The PID namespace of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pids {
+    /// A new one.
+    New,
+    /// The machine's.
+    Machine,
+    /// That of a process of the host with this number, which stands for a container of the pod.
+    Of(u32),
 }
 
 /// The network namespace of a pod.
@@ -138,6 +136,8 @@ pub struct Source {
     pub path: PathBuf,
     /// Whether it may only be read.
     pub read_only: bool,
+    /// Whether what the host mounts there later is seen.
+    pub follows: bool,
 }
 
 /// A specification's demands, taken apart.
@@ -152,6 +152,8 @@ pub struct Wanted {
     pub size: Size,
     /// The network of the machine, if this is the first container.
     pub network: Network,
+    /// Its PID namespace.
+    pub pids: Pids,
     /// Programs of the host to be run.
     pub hooks: Hooks,
 }
@@ -178,13 +180,23 @@ pub fn wanted(spec: &Spec, bundle: &Path) -> Result<Wanted> {
     plan.domain = spec.domainname().as_ref().filter(|name| !name.is_empty()).map(bytes);
     let mut sources = Vec::new();
     for mount in spec.mounts().iter().flatten() {
-        if let Some((mount, source)) = read_mount(mount, plan.mounts.len(), bundle)? {
-            plan.mounts.push(mount);
-            sources.extend(source);
-        }
+        let (mount, source) = read_mount(mount, plan.mounts.len(), bundle)?;
+        plan.mounts.push(mount);
+        sources.extend(source);
     }
     let linux = spec.linux().as_ref();
+    let resources = linux.and_then(|linux| linux.resources().as_ref());
+    plan.controls = resources.map(controls::of).transpose()?.unwrap_or_default();
+    let rules = resources.and_then(|resources| resources.devices().as_deref());
+    plan.rules = devices::rules(rules.unwrap_or_default())?;
     if let Some(linux) = linux {
+        let nodes = linux.devices().iter().flatten().map(devices::node);
+        plan.nodes = nodes.collect::<Result<_>>()?;
+        plan.cgroup_namespace = namespace(spec, LinuxNamespaceType::Cgroup).is_some();
+        if let Some(word) = linux.rootfs_propagation().as_ref().filter(|word| !word.is_empty()) {
+            let flags = spreading(word);
+            plan.spreading = Some(flags.with_context(|| format!("mounts do not spread {word}"))?);
+        }
         let paths =
             |list: &Option<Vec<String>>| list.iter().flatten().map(bytes).collect::<Vec<_>>();
         plan.masked = paths(linux.masked_paths());
@@ -200,8 +212,9 @@ pub fn wanted(spec: &Spec, bundle: &Path) -> Result<Wanted> {
         plan,
         root: root.map(|root| bundle.join(root.path())),
         sources,
-        size: size(spec),
+        size: Size::of(spec),
         network: network(spec),
+        pids: pids(spec)?,
         hooks: hooks::of(spec)?,
     })
 }
@@ -209,14 +222,13 @@ pub fn wanted(spec: &Spec, bundle: &Path) -> Result<Wanted> {
 /// Refuses what a program would count on and not get.
 fn refuse(spec: &Spec) -> Result<()> {
     let Some(linux) = spec.linux() else { return Ok(()) };
-    if let Some(device) = linux.devices().iter().flatten().next() {
-        bail!(
-            "the device {} is asked for, and a machine has no device of the host",
-            device.path().display()
-        );
-    }
-    let mut kinds = linux.namespaces().iter().flatten().map(runtime::LinuxNamespace::typ);
-    let users = kinds.any(|kind| kind == LinuxNamespaceType::User);
+    let users = namespace(spec, LinuxNamespaceType::User).is_some();
+    let entered =
+        namespace(spec, LinuxNamespaceType::Cgroup).is_some_and(|own| own.path().is_some());
+    ensure!(
+        !entered,
+        "a cgroup namespace of the host is asked for, which is none of the machine's"
+    );
     let mapped = linux.uid_mappings().iter().flatten().next().is_some();
     ensure!(!users && !mapped, "a user namespace is asked for, and this runtime makes none");
     Ok(())
@@ -293,21 +305,29 @@ fn resource(kind: PosixRlimitType) -> u32 {
     }
 }
 
-/// Reads a mount; `None`: it is one of control groups, which a guest does not have.
+/// A word that says how mounts spread.
+fn spreading(word: &str) -> Option<u64> {
+    SPREADING.iter().find(|(known, _)| *known == word).map(|(_, flags)| *flags)
+}
+
+/// Reads a mount.
 fn read_mount(
     mount: &runtime::Mount,
     number: usize,
     bundle: &Path,
-) -> Result<Option<(Mount, Option<Source>)>> {
+) -> Result<(Mount, Option<Source>)> {
     let shown = mount.destination().display().to_string();
     let options: Vec<&str> = mount.options().iter().flatten().map(String::as_str).collect();
-    let (mut flags, mut data) = (0, Vec::new());
+    let (mut flags, mut data, mut spread) = (0, Vec::new(), Vec::new());
     for option in &options {
         match FLAGS.iter().find(|(word, ..)| word == option) {
             Some((_, bit, true)) => flags |= bit,
             Some((_, bit, false)) => flags &= !bit,
-            None if SPREADING.contains(option) => {}
-            None => data.push(*option),
+            None if *option == "bind" || *option == "rbind" => {}
+            None => match spreading(option) {
+                Some(flags) => spread.push(flags),
+                None => data.push(*option),
+            },
         }
     }
     let kind = mount.typ().as_deref().unwrap_or_default();
@@ -320,55 +340,56 @@ fn read_mount(
         target: target.clone(),
         flags,
         data: data.clone(),
+        spreading: spread.clone(),
     };
     Ok(match kind {
         _ if binds || kind == "bind" => {
             let path = mount.source().as_ref();
             let path = path.with_context(|| format!("{shown}: nothing is named to bind"))?;
-            let source = Source { number, path: bundle.join(path), read_only: flags & 1 != 0 };
+            ensure!(
+                !spread.iter().any(|flags| flags & SHARED != 0),
+                "{shown}: what a container mounts does not reach the host"
+            );
+            let follows = !spread.iter().any(|flags| flags & (PRIVATE | UNBINDABLE) != 0);
+            let (path, read_only) = (bundle.join(path), flags & 1 != 0);
             let mount = Mount { data: Vec::new(), ..plain("bind") };
-            Some((mount, Some(source)))
+            (mount, Some(Source { number, path, read_only, follows }))
         }
-        "proc" | "sysfs" | "tmpfs" | "devpts" | "mqueue" => Some((plain(kind), None)),
-        "cgroup" | "cgroup2" => None,
+        "proc" | "sysfs" | "tmpfs" | "devpts" | "mqueue" => (plain(kind), None),
+        // A guest has those of version 2 alone, as runc mounts on such a host.
+        "cgroup" | "cgroup2" => (plain("cgroup2"), None),
         _ => bail!("{shown}: the guest has no file system of the type {kind:?} for containers"),
     })
 }
 
-/// The size of the machine: the pod's by its annotations, or the container's by its resources.
-fn size(spec: &Spec) -> Size {
-    let annotations = spec.annotations().clone().unwrap_or_default();
-    let number = |key: &str| -> Option<i64> {
-        annotations.get(key)?.parse().ok().filter(|&number| number > 0)
-    };
-    let resources = spec.linux().as_ref().and_then(|linux| linux.resources().as_ref());
-    let of_memory = |resources: &LinuxResources| resources.memory().as_ref()?.limit();
-    let limit = number(MEMORY).or_else(|| resources.and_then(of_memory));
-    let limit = limit.filter(|&limit| limit > 0);
-    let memory =
-        limit.map_or(USUAL_MEMORY, |bytes| bytes.unsigned_abs().div_ceil(1 << 20) + OVERHEAD);
-    let of_cpu = |resources: &LinuxResources| {
-        let cpu = resources.cpu().as_ref()?;
-        Some((cpu.quota()?, i64::try_from(cpu.period()?).ok()?))
-    };
-    let share = number(QUOTA).zip(number(PERIOD)).or_else(|| resources.and_then(of_cpu));
-    let share = share.filter(|&(quota, period)| quota > 0 && period > 0);
-    let cpus = share.map_or(1, |(quota, period)| quota / period + i64::from(quota % period > 0));
-    let cpus = cpus.clamp(*CPUS.start(), *CPUS.end());
-    Size { memory: memory.max(2 * OVERHEAD), cpus: u8::try_from(cpus).unwrap_or(1) }
+/// The entry of a namespace.
+fn namespace(spec: &Spec, kind: LinuxNamespaceType) -> Option<&LinuxNamespace> {
+    let all = spec.linux().as_ref()?.namespaces().as_ref()?;
+    all.iter().find(|namespace| namespace.typ() == kind)
 }
 
 fn network(spec: &Spec) -> Network {
-    let linux = spec.linux().as_ref();
-    let mut namespaces = linux.and_then(|linux| linux.namespaces().as_ref()).into_iter().flatten();
-    let own = namespaces.find(|namespace| namespace.typ() == LinuxNamespaceType::Network);
-    match own {
+    match namespace(spec, LinuxNamespaceType::Network) {
         None => Network::Host,
         Some(namespace) => match namespace.path() {
             Some(path) => Network::Namespace(path.clone()),
             None => Network::New,
         },
     }
+}
+
+/// The PID namespace: by a path, that of a process of the host.
+fn pids(spec: &Spec) -> Result<Pids> {
+    let Some(own) = namespace(spec, LinuxNamespaceType::Pid) else { return Ok(Pids::Machine) };
+    let Some(path) = own.path().as_ref().filter(|path| !path.as_os_str().is_empty()) else {
+        return Ok(Pids::New);
+    };
+    let named = path.to_str().and_then(|path| path.strip_prefix("/proc/")?.strip_suffix("/ns/pid"));
+    let number = named.and_then(|number| number.parse().ok());
+    let number = number.with_context(|| {
+        format!("the PID namespace {} is asked for, which is none of the pod's", path.display())
+    })?;
+    Ok(Pids::Of(number))
 }
 
 #[cfg(test)]
@@ -412,13 +433,14 @@ mod tests {
         assert_eq!(plan.limits, [Limit { resource: 7, soft: 512, hard: 1024 }]);
         assert!(plan.no_new_privileges && plan.read_only_root);
         let kinds: Vec<_> = plan.mounts.iter().map(|mount| &mount.kind[..]).collect();
-        assert_eq!(kinds, ["proc", "tmpfs", "bind"]);
+        assert_eq!(kinds, ["proc", "tmpfs", "bind", "cgroup2"]);
+        assert_eq!((wanted.pids, plan.cgroup_namespace), (Pids::New, false));
         assert_eq!(
             (plan.mounts[0].flags, &plan.mounts[1].data[..]),
             (14, &b"mode=755,size=65536k"[..])
         );
         let source = &wanted.sources[0];
-        assert_eq!((source.number, source.read_only), (2, true));
+        assert_eq!((source.number, source.read_only, source.follows), (2, true, true));
         assert_eq!(wanted.root, Some("/bundle/rootfs".into()));
         assert_eq!(wanted.network, Network::New);
         assert_eq!(wanted.size, Size { memory: 1024, cpus: 1 });
@@ -427,13 +449,37 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_refused() {
         type Change = fn(&mut Value);
-        let changes: [(Change, &str); 6] = [
+        let changes: [(Change, &str); 12] = [
             (
                 |spec| {
                     spec["linux"]["devices"] =
-                        json!([{ "path": "/dev/fuse", "type": "c", "major": 10, "minor": 229 }])
+                        json!([{ "path": "/dev/vda", "type": "b", "major": 254, "minor": 0 }])
                 },
-                "/dev/fuse",
+                "/dev/vda is asked for",
+            ),
+            (
+                |spec| {
+                    let path = "/var/run/pid";
+                    spec["linux"]["namespaces"] = json!([{ "type": "pid", "path": path }])
+                },
+                "/var/run/pid is asked for",
+            ),
+            (
+                |spec| {
+                    let path = "/proc/1/ns/cgroup";
+                    spec["linux"]["namespaces"] = json!([{ "type": "cgroup", "path": path }])
+                },
+                "cgroup namespace of the host",
+            ),
+            (|spec| spec["mounts"][2]["options"] = json!(["rbind", "rshared"]), "/data: what"),
+            (|spec| spec["linux"]["rootfsPropagation"] = json!("far"), "spread far"),
+            (|spec| spec["linux"]["resources"] = json!({ "pids": { "limit": -3 } }), "is -3"),
+            (
+                |spec| {
+                    spec["linux"]["resources"] =
+                        json!({ "devices": [{ "allow": true, "access": "?" }] })
+                },
+                "right '?'",
             ),
             (|spec| spec["linux"]["namespaces"] = json!([{ "type": "user" }]), "user namespace"),
             (
@@ -451,21 +497,27 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_has_the_size_of_its_pod() {
-        let sized = |resources: Value, annotations: Value| {
-            let change = |spec: &mut Value| {
-                spec["linux"]["resources"] = resources;
-                spec["annotations"] = annotations;
-            };
-            of(change).unwrap().size
-        };
-        let cpu = json!({ "quota": 150_000, "period": 100_000 });
-        let limits = json!({ "memory": { "limit": 128 << 20 }, "cpu": cpu });
-        assert_eq!(sized(limits.clone(), json!({})), Size { memory: 192, cpus: 2 });
-        let pod = json!({ MEMORY: "268435456", QUOTA: "300000", PERIOD: "100000" });
-        assert_eq!(sized(limits, pod), Size { memory: 320, cpus: 3 });
-        let none = json!({ "memory": { "limit": -1 }, "cpu": { "quota": -1, "period": 100_000 } });
-        assert_eq!(sized(none, json!({})), Size { memory: 1024, cpus: 1 });
+    fn namespaces_and_mounts_are_those_that_are_named() {
+        let changed = of(|spec| {
+            let path = "/proc/77/ns/pid";
+            let kinds = [json!({ "type": "cgroup" }), json!({ "type": "pid", "path": path })];
+            spec["linux"]["namespaces"] = json!(kinds);
+            spec["mounts"][1]["options"] = json!(["rshared", "unbindable", "size=1k"]);
+            spec["mounts"][2]["options"] = json!(["bind", "rprivate"]);
+            spec["linux"]["rootfsPropagation"] = json!("rslave");
+            spec["linux"]["resources"] = json!({ "memory": { "limit": 4096 } });
+        });
+        let wanted = changed.unwrap();
+        let plan = &wanted.plan;
+        assert_eq!((wanted.pids, plan.cgroup_namespace), (Pids::Of(77), true));
+        assert_eq!(plan.mounts[1].spreading, [SHARED | RECURSIVE, UNBINDABLE]);
+        assert_eq!(plan.mounts[1].data, b"size=1k");
+        assert!(!wanted.sources[0].follows);
+        assert_eq!(plan.spreading, Some(SLAVE | RECURSIVE));
+        assert_eq!(plan.controls, [("memory.max".to_string(), b"4096".to_vec())]);
+        assert!(!plan.rules.is_empty());
+        let none = of(|spec| spec["linux"] = json!({})).unwrap();
+        assert_eq!((none.pids, none.plan.controls.len()), (Pids::Machine, 0));
     }
 
     #[test]

@@ -6,11 +6,14 @@
 //! says only what the guest does, in its order. So the guest needs no reader of JSON, which each
 //! machine would load at its boot. The form is that of the guest's job: [records](hayate_records).
 //!
-//! [`interface`] has what the guest is told of the pod's network.
+//! [`interface`] has what the guest is told of the pod's network, and [`device`] the nodes that a
+//! container has and the program that says which it may use.
 #![forbid(unsafe_code)]
 
+pub mod device;
 pub mod interface;
 
+use device::{Node, Rule};
 use hayate_records::{Records, number, numbers, read, text, unknown};
 
 /// Where the guest finds the folder that the shim shares with the machine. Each container has a
@@ -66,6 +69,8 @@ pub struct Mount {
     pub flags: u64,
     /// Options of the file system, with commas.
     pub data: Vec<u8>,
+    /// How mounts spread there, as flags of mount(2), one call for each.
+    pub spreading: Vec<u64>,
 }
 
 /// A program and the container around it.
@@ -107,6 +112,16 @@ pub struct Plan {
     pub read_only: Vec<Vec<u8>>,
     /// Whether it cannot write to its root file system.
     pub read_only_root: bool,
+    /// How mounts spread at its root, as flags of mount(2).
+    pub spreading: Option<u64>,
+    /// Whether it has a cgroup namespace of its own.
+    pub cgroup_namespace: bool,
+    /// Files of its control group and what is written to them, in this order.
+    pub controls: Vec<(String, Vec<u8>)>,
+    /// Nodes of devices, beside those that every container has.
+    pub nodes: Vec<Node>,
+    /// Which devices it may use: the last rule counts that names one. None: all.
+    pub rules: Vec<Rule>,
 }
 
 impl Plan {
@@ -142,19 +157,33 @@ impl Plan {
             out.put("setting", path);
             out.put("setting-value", value);
         }
-        for Mount { kind, source, target, flags, data } in &self.mounts {
+        for Mount { kind, source, target, flags, data, spreading } in &self.mounts {
             out.put("mount", kind);
             out.put("mount-source", source);
             out.show("mount-flags", flags);
             out.put("mount-data", data);
+            spreading.iter().for_each(|flags| out.show("mount-spreading", flags));
             out.put("mount-target", target);
         }
         out.put_all("masked", &self.masked);
         out.put_all("read-only", &self.read_only);
+        if let Some(flags) = self.spreading {
+            out.show("spreading", flags);
+        }
+        for (file, value) in &self.controls {
+            out.put("control", file);
+            out.put("control-value", value);
+        }
+        for node in &self.nodes {
+            out.put("node", &node.path);
+            out.put("node-device", node.numbers());
+        }
+        self.rules.iter().for_each(|rule| out.put("rule", rule.numbers()));
         let facts = [
             ("terminal", self.terminal),
             ("no-new-privileges", self.no_new_privileges),
             ("read-only-root", self.read_only_root),
+            ("cgroup-namespace", self.cgroup_namespace),
         ];
         for (key, _) in facts.into_iter().filter(|(_, is)| *is) {
             out.put(key, "");
@@ -202,12 +231,24 @@ impl Plan {
                 b"mount-source" => mount.source = value.to_vec(),
                 b"mount-flags" => mount.flags = number(value)?,
                 b"mount-data" => mount.data = value.to_vec(),
+                b"mount-spreading" => mount.spreading.push(number(value)?),
                 b"mount-target" => {
                     mount.target = value.to_vec();
                     plan.mounts.push(std::mem::take(&mut mount));
                 }
                 b"masked" => plan.masked.push(value.to_vec()),
                 b"read-only" => plan.read_only.push(value.to_vec()),
+                b"spreading" => plan.spreading = Some(number(value)?),
+                b"control" => plan.controls.push((text(value)?, Vec::new())),
+                b"control-value" => {
+                    plan.controls.last_mut().ok_or("a value of no file")?.1 = value.to_vec();
+                }
+                b"node" => plan.nodes.push(Node::at(value)),
+                b"node-device" => {
+                    plan.nodes.last_mut().ok_or("a device of no node")?.set(numbers(value)?)?;
+                }
+                b"rule" => plan.rules.push(Rule::of(numbers(value)?)?),
+                b"cgroup-namespace" => plan.cgroup_namespace = true,
                 b"terminal" => plan.terminal = true,
                 b"no-new-privileges" => plan.no_new_privileges = true,
                 b"read-only-root" => plan.read_only_root = true,
@@ -221,6 +262,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Kind;
     use proptest::prelude::*;
 
     fn bytes() -> impl Strategy<Value = Vec<u8>> {
@@ -234,6 +276,7 @@ mod tests {
             target: words[1].clone(),
             flags: count,
             data: words[2].clone(),
+            spreading: vec![count, 7],
         };
         let sets = Capabilities { bounding: count, ambient: 1, ..Capabilities::default() };
         Plan {
@@ -251,10 +294,18 @@ mod tests {
             hostname: Some(words[1].clone()),
             domain: flag.then(|| words[1].clone()),
             settings: vec![("kernel/shmmax".into(), words[2].clone())],
-            mounts: vec![mount.clone(), Mount { data: Vec::new(), ..mount }],
+            mounts: vec![mount.clone(), Mount { spreading: Vec::new(), ..mount }],
             masked: words.clone(),
+            controls: vec![("memory.max".into(), words[0].clone()), ("a".into(), Vec::new())],
+            nodes: vec![Node { major: count as u32, user: 3, ..Node::at(&words[1]) }],
+            rules: vec![
+                Rule { allow: flag, kind: None, major: Some(7), minor: None, access: 3 },
+                Rule { kind: Some(Kind::Block), ..Rule::ALL },
+            ],
             read_only: words,
             read_only_root: flag,
+            spreading: flag.then_some(count),
+            cgroup_namespace: !flag,
         }
     }
 
@@ -283,6 +334,10 @@ mod tests {
             (b"user=1\0", "not 2 numbers"),
             (b"user=a:b\0", "not a fitting number"),
             (b"setting-value=1\0", "a value of no setting"),
+            (b"control-value=1\0", "a value of no file"),
+            (b"node-device=2:1:3:0:0:0\0", "a device of no node"),
+            (b"node=/dev/a\0node-device=3:1:3:0:0:0\0", "no kind"),
+            (b"rule=1:0:-1:-1:9\0", "no access"),
         ] {
             let error = Plan::decode(bytes).unwrap_err();
             assert!(error.contains(wrong), "{error}");

@@ -8,15 +8,19 @@
 //! | `signal ID SIGNAL [PID]` | signals the first program, or that one of the container's |
 //! | `signal-all ID SIGNAL` | signals all processes of the container |
 //! | `pids ID` | prints the numbers of its processes |
-//! | `stats ID` | prints processor time in nanoseconds, bytes of memory, and how many processes |
-//! | `end ID` | kills what is left of it, and forgets it |
+//! | `stats ID` | prints what its control group has used |
+//! | `update ID PLAN` | sets what a further plan says of its control group |
+//! | `freeze ID`, `thaw ID` | lets its processes rest, and go on |
+//! | `killed` | prints how many processes of each container were killed because memory lacked |
+//! | `end ID` | kills what is left of it, and forgets it; prints that number, too |
 //!
 //! # What a container is here
 //!
-//! Mount, UTS and IPC namespaces of its own, and its root file system as the root directory. The
-//! kernel makes no namespaces of processes: a process belongs to the container in whose mount
-//! namespace it is, so `end` finds what its first program has left behind, however it was started.
-//! `/run/containers/ID` holds the number of the first program and the name of that namespace.
+//! Mount, UTS and IPC namespaces of its own, a control group, a cgroup namespace if it wants one,
+//! and its root file system as the root directory. The guest's init has started this program in the
+//! PID namespace of the container. A process belongs to the container in whose control group it is,
+//! so `end` finds what its first program has left behind, however it was started.
+//! `/run/containers/ID` holds the number of the first program and the name of its mount namespace.
 //!
 //! # Becoming the program
 //!
@@ -28,11 +32,14 @@
 //! Road not taken: a process that stays as the parent of each container, as `runc`'s shim does. The
 //! guest's init reaps orphans already, and one process more is a fork more in each start.
 
+mod cgroup;
+mod filter;
 mod identity;
 mod members;
 mod network;
 mod root;
 
+use cgroup::Group;
 use hayate_container_plan::interface::Interface;
 use hayate_container_plan::{INTERFACE, PLAN, POD, Plan};
 use rustix::fs::{Mode, OFlags, open};
@@ -86,7 +93,11 @@ fn main() -> ExitCode {
         ["signal", id, signal, pid] => (false, members::signal(id, signal, Some(pid))),
         ["signal-all", id, signal] => (false, members::signal_all(id, signal)),
         ["pids", id] => (false, members::pids(id)),
-        ["stats", id] => (false, members::stats(id)),
+        ["stats", id] => (false, members::first(id).map(|_| Group::of(id).measure())),
+        ["update", id, plan] => (false, update(id, plan)),
+        ["freeze", id] => (false, Group::of(id).freeze(true)),
+        ["thaw", id] => (false, Group::of(id).freeze(false)),
+        ["killed"] => (false, cgroup::print_killed()),
         ["end", id] => (false, members::end(id)),
         _ => (false, Err(Failure("only the shim of containerd calls this program".into()))),
     };
@@ -117,10 +128,26 @@ fn join(id: &str) -> Result<(), Failure> {
 /// Makes a container and becomes its first program.
 fn run(id: &str) -> Result<(), Failure> {
     let plan = plan(id, PLAN)?;
-    root::unshare()?;
-    members::note(id)?;
+    let number = members::own_number()?;
+    let group = Group::make(id, &plan.controls)?;
+    let folder = group.open()?;
+    group.enter(None)?;
+    root::unshare(plan.cgroup_namespace)?;
+    members::note(id, number)?;
     root::make(id, &plan)?;
-    begin(&plan)
+    if !plan.rules.is_empty() {
+        // Not before the nodes of the container are made.
+        filter::attach(&folder, &plan.rules)?;
+    }
+    drop(folder);
+    begin(&plan, number)
+}
+
+/// Sets what a plan says of the control group.
+fn update(id: &str, name: &str) -> Result<(), Failure> {
+    let plan = plan(id, name)?;
+    members::first(id)?;
+    Group::of(id).set(&plan.controls)
 }
 
 /// Becomes a further program of a container.
@@ -132,10 +159,18 @@ fn exec(id: &str, name: &str) -> Result<(), Failure> {
         let path = format!("{folder}/{name}");
         open(&path, flags | OFlags::CLOEXEC, Mode::empty()).during(format!("cannot open {path}"))
     };
+    let number = members::own_number()?;
+    // Init has looked for it by its number, which may be another's since.
+    let same = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/pid")).ok();
+    if same("self") != same(&first.to_string()) {
+        return Err(Failure(format!("the container {id} has ended: process not found")));
+    }
+    Group::of(id).enter(Some(first))?;
     let root = hold("root", OFlags::PATH | OFlags::DIRECTORY)?;
     let kinds = [
         ("ns/uts", LinkNameSpaceType::HostNameAndNISDomainName),
         ("ns/ipc", LinkNameSpaceType::InterProcessCommunication),
+        ("ns/cgroup", LinkNameSpaceType::ControlGroup),
         ("ns/mnt", LinkNameSpaceType::Mount),
     ];
     // All of them, before one changes what paths mean.
@@ -146,7 +181,7 @@ fn exec(id: &str, name: &str) -> Result<(), Failure> {
     }
     fchdir(&root).during("cannot enter the container's root")?;
     chroot(".").during("cannot enter the container's root")?;
-    begin(&plan)
+    begin(&plan, number)
 }
 
 /// Lets the terminal pass on line ends as they are: that of containerd's client turns them into
@@ -160,8 +195,8 @@ fn leave_line_ends() {
     }
 }
 
-/// Becomes the program of the plan.
-fn begin(plan: &Plan) -> Result<(), Failure> {
+/// Becomes the program of the plan. `number`: that of this process in the machine.
+fn begin(plan: &Plan, number: u32) -> Result<(), Failure> {
     if plan.terminal {
         leave_line_ends();
     }
@@ -183,7 +218,7 @@ fn begin(plan: &Plan) -> Result<(), Failure> {
         command.env("HOME", OsStr::from_bytes(&home));
     }
     let mut output = std::io::stdout();
-    let _ = writeln!(output, "ok {}", std::process::id());
+    let _ = writeln!(output, "ok {number}");
     let _ = output.flush();
     let error = command.exec();
     // The shim has heard that it was started; it is the program's own end from here on.

@@ -7,11 +7,14 @@
 //! the shared folder is held before that by `open_tree(2)`.
 
 use crate::{During, Failure};
+use hayate_container_plan::device::{Kind, Node};
 use hayate_container_plan::{Mount, POD, Plan, ROOT};
-use rustix::fs::{CWD, FileType, Mode, makedev, mknodat, symlink};
+use rustix::fs::{CWD, FileType, Gid, Mode, OFlags, Uid};
+use rustix::fs::{chown, makedev, mknodat, open, symlink};
+use rustix::io::Errno;
 use rustix::mount::{
-    MountFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind_recursive, mount_move,
-    mount_remount, move_mount, open_tree,
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind_recursive,
+    mount_change, mount_move, mount_remount, move_mount, open_tree,
 };
 use rustix::process::{chdir, chroot};
 use std::ffi::{CString, OsStr};
@@ -39,10 +42,11 @@ const LINKS: [(&str, &str); 5] = [
     ("stderr", "/proc/self/fd/2"),
 ];
 
-/// Gives this process namespaces of its own.
-pub fn unshare() -> Result<(), Failure> {
+/// Gives this process namespaces of its own. The root of a cgroup namespace is its group.
+pub fn unshare(cgroups: bool) -> Result<(), Failure> {
     use rustix::thread::{UnshareFlags, unshare_unsafe};
-    let kinds = UnshareFlags::NEWNS | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
+    let mut kinds = UnshareFlags::NEWNS | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
+    kinds.set(UnshareFlags::NEWCGROUP, cgroups);
     // SAFETY: the table of descriptors stays as it is, and this process has one thread.
     unsafe { unshare_unsafe(kinds) }.during("cannot make namespaces")
 }
@@ -64,11 +68,22 @@ pub fn make(id: &str, plan: &Plan) -> Result<(), Failure> {
     if let Some(name) = &plan.domain {
         rustix::system::setdomainname(name).during("cannot set the domain name")?;
     }
+    if let Some(flags) = plan.spreading {
+        // Before the mounts, which have words of their own.
+        spread(Path::new("/"), flags)?;
+    }
     for (mount, source) in plan.mounts.iter().zip(sources) {
         attach(mount, source)?;
+        let target = Path::new(OsStr::from_bytes(&mount.target));
+        for &flags in &mount.spreading {
+            spread(target, flags)?;
+        }
     }
     if plan.mounts.iter().any(|mount| mount.target == b"/dev" && mount.kind == "tmpfs") {
         devices()?;
+    }
+    for node in &plan.nodes {
+        make_node(node)?;
     }
     for (path, value) in &plan.settings {
         std::fs::write(format!("/proc/sys/{path}"), value)
@@ -153,6 +168,51 @@ fn devices() -> Result<(), Failure> {
         symlink(target, format!("/dev/{name}")).during(format!("cannot make /dev/{name}"))?;
     }
     Ok(())
+}
+
+/// Sets how mounts at a path spread.
+fn spread(path: &Path, flags: u64) -> Result<(), Failure> {
+    let flags = MountPropagationFlags::from_bits_retain(flags as u32);
+    mount_change(path, flags).during(format!("cannot set how mounts at {} spread", path.display()))
+}
+
+/// Makes a node of a device that this machine has.
+fn make_node(node: &Node) -> Result<(), Failure> {
+    let path = Path::new(OsStr::from_bytes(&node.path));
+    let shown = path.display();
+    let (kind, character) = match node.kind {
+        Kind::Character => (FileType::CharacterDevice, true),
+        Kind::Block => (FileType::BlockDevice, false),
+    };
+    let numbers = makedev(node.major, node.minor);
+    let mode = Mode::from_raw_mode(node.mode & 0o7777);
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).during(format!("cannot make the folder of {shown}"))?;
+    }
+    match mknodat(CWD, path, kind, mode, numbers) {
+        Err(error) if error == Errno::EXIST => {
+            let found = rustix::fs::lstat(path).during(format!("cannot look at {shown}"))?;
+            if FileType::from_raw_mode(found.st_mode) != kind || found.st_rdev != numbers {
+                return Err(Failure(format!("something else is where {shown} is to be")));
+            }
+        }
+        made => made.during(format!("cannot make the device {shown}"))?,
+    }
+    rustix::fs::chmod(path, mode).during(format!("cannot set the mode of {shown}"))?;
+    let owner = (Uid::from_raw(node.user), Gid::from_raw(node.group));
+    chown(path, Some(owner.0), Some(owner.1)).during(format!("cannot give {shown} away"))?;
+    let known = |(_, major, minor): &(&str, u32, u32)| (node.major, node.minor) == (*major, *minor);
+    if character && DEVICES.iter().any(known) {
+        return Ok(());
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    match open(path, flags, Mode::empty()) {
+        Err(Errno::NXIO | Errno::NODEV) => {
+            let (major, minor) = (node.major, node.minor);
+            Err(Failure(format!("{shown} is asked for, and a machine has no {major}:{minor}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Lets nobody write at a path, if it is there.

@@ -59,13 +59,16 @@ pub fn on_terminal(_: &Hayate) -> Result<()> {
     screen.keys("test -t 0 && echo terminal $((40+2))\r")?;
     screen.until("terminal 42")?;
     screen.until("# ")?;
-    screen.keys("exec cat\r")?;
-    screen.until("exec cat\r\n")?;
+    screen.keys("cat\r")?;
+    screen.until("cat\r\n")?;
     // The shell gives the terminal its usual modes back after that.
     std::thread::sleep(Duration::from_secs(1));
     screen.keys("echo\r")?;
     screen.until("echo\r\necho\r\n")?;
+    // The shell itself is number 1, which no signal ends without its consent.
     screen.keys("\x03")?;
+    screen.until("# ")?;
+    screen.keys("exit $?\r")?;
     let status = child.wait()?;
     ensure!(status.code() == Some(130), "the interrupt gave {status}");
     daemon.is_clean()
@@ -84,7 +87,7 @@ pub fn execs(_: &Hayate) -> Result<()> {
     let text = daemon.ctr(&["task", "ps", "c"], 0)?;
     ensure!(text.lines().count() >= 3, "a shell and its sleep: {text}");
     let text = daemon.ctr(&["task", "metrics", "c"], 0)?;
-    ensure!(text.contains("memory.usage_in_bytes") && text.contains("pids.current"), "{text}");
+    ensure!(text.contains("memory.usage_limit") && text.contains("pids.current"), "{text}");
     let text = daemon.ctr(&["task", "ls"], 0)?;
     ensure!(text.contains("RUNNING"), "{text}");
     // A container's other programs end with its first one.
@@ -156,12 +159,37 @@ pub fn specification(_: &Hayate) -> Result<()> {
 
 pub fn refused(_: &Hayate) -> Result<()> {
     let daemon = Daemon::start()?;
-    let device = ["--device", "/dev/zero"];
-    let words = Daemon::words(&[&["--rm"], &device[..]].concat(), "one", &["/bin/true"]);
-    let output = daemon.ctr_output(&words)?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(!output.status.success() && said.contains("/dev/zero is asked for"), "{said}");
+    let said = daemon.refused("one", |spec| {
+        let disk = json!({ "path": "/dev/vda", "type": "b", "major": 254, "minor": 0 });
+        spec["linux"]["devices"] = json!([disk]);
+    })?;
+    ensure!(said.contains("/dev/vda is asked for"), "{said}");
+    // That no machine has it is known in the guest.
+    let said = daemon.refused("one", |spec| {
+        let none = json!({ "path": "/dev/lp0", "type": "c", "major": 6, "minor": 0 });
+        spec["linux"]["devices"] = json!([none]);
+    })?;
+    ensure!(said.contains("a machine has no 6:0"), "{said}");
+    let said = daemon.refused("one", |spec| {
+        spec["mounts"][0]["options"] = json!(["rbind", "rshared"]);
+        spec["mounts"][0]["type"] = json!("bind");
+        spec["mounts"][0]["source"] = json!("/tmp");
+    })?;
+    ensure!(said.contains("does not reach the host"), "{said}");
     daemon.is_clean()
+}
+
+/// Annotations of a container of the pod `pod`.
+pub fn pod_options(kind: &str) -> [String; 2] {
+    let kind = format!("io.kubernetes.cri.container-type={kind}");
+    [kind, "io.kubernetes.cri.sandbox-id=pod".to_string()]
+}
+
+/// Kills a container that runs, and removes it.
+pub fn end_of(daemon: &Daemon, name: &str) -> Result<()> {
+    daemon.ctr(&["task", "kill", "--signal", "SIGKILL", name], 0)?;
+    daemon.await_state(name, "STOPPED")?;
+    daemon.remove(name)
 }
 
 /// A program that takes output, and hooks; the specification names the root file system.
@@ -211,12 +239,8 @@ pub fn helpers(_: &Hayate) -> Result<()> {
 
 pub fn pod(_: &Hayate) -> Result<()> {
     let daemon = Daemon::start()?;
-    let of_pod = |kind: &str| {
-        let kind = format!("io.kubernetes.cri.container-type={kind}");
-        [kind, "io.kubernetes.cri.sandbox-id=pod".to_string()]
-    };
     for (name, kind) in [("pod", "sandbox"), ("app", "container")] {
-        let [kind, sandbox] = of_pod(kind);
+        let [kind, sandbox] = pod_options(kind);
         let options = ["--annotation", &kind, "--annotation", &sandbox];
         daemon.keep(&options, name, &format!("echo {name} >/name; sleep 1000"))?;
     }
@@ -234,25 +258,21 @@ pub fn pod(_: &Hayate) -> Result<()> {
     let space = |name| daemon.exec(name, "readlink /proc/self/ns/mnt", 0);
     ensure!(space("pod")? != space("app")?, "one mount namespace");
     for name in ["app", "pod"] {
-        daemon.ctr(&["task", "kill", "--signal", "SIGKILL", name], 0)?;
-        daemon.await_state(name, "STOPPED")?;
-        daemon.remove(name)?;
+        end_of(&daemon, name)?;
     }
     daemon.is_clean()
 }
 
 pub fn memory(_: &Hayate) -> Result<()> {
     let daemon = Daemon::start()?;
-    let events = daemon.command(&["events"]).spawn()?;
-    std::thread::sleep(Duration::from_millis(300));
+    let events = daemon.events()?;
     let words = Daemon::words(&["--rm"], "one", &["/bin/busybox", "tail", "/dev/zero"]);
     daemon.ctr(&words, 137)?;
-    let pid = i32::try_from(events.id()).ok().and_then(rustix::process::Pid::from_raw);
-    let term = rustix::process::Signal::TERM;
-    rustix::process::kill_process(pid.context("no process")?, term)?;
-    let output = events.wait_with_output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(text.contains("/tasks/oom {\"container_id\":\"one\"}"), "{text}");
+    let text = events.text()?;
+    let told = text.find("/tasks/oom {\"container_id\":\"one\"}");
+    let ended = text.find("/tasks/exit");
+    ensure!(told.is_some() && ended > told, "{text}");
+    drop(events);
     daemon.is_clean()
 }
 

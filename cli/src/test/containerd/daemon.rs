@@ -5,8 +5,10 @@ use super::super::containers::{Made, hex, usual};
 use super::{IMAGE, PATIENCE, RUNTIME, installed};
 use crate::tool;
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -163,6 +165,122 @@ impl Daemon {
         self.ctr(&words, status)
     }
 
+    /// Writes a specification of a container that runs a shell, after this change; returns its
+    /// path.
+    fn specify(&self, text: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
+        let kinds = ["mount", "network", "pid", "ipc", "uts", "cgroup"];
+        let mut spec = json!({
+            "ociVersion": "1.0.2",
+            "process": {
+                "user": { "uid": 0, "gid": 0 }, "cwd": "/", "args": ["/bin/sh", "-c", text],
+                "env": ["PATH=/bin"],
+            },
+            "root": { "path": self.made.path("lower") },
+            "mounts": [
+                { "destination": "/tmp", "type": "tmpfs", "source": "tmpfs" },
+                { "destination": "/proc", "type": "proc", "source": "proc" },
+                { "destination": "/dev", "type": "tmpfs", "source": "tmpfs" },
+                { "destination": "/sys", "type": "sysfs", "source": "sysfs", "options": ["ro"] },
+                { "destination": "/sys/fs/cgroup", "type": "cgroup", "source": "cgroup",
+                  "options": ["ro", "nosuid", "noexec", "nodev", "relatime"] },
+            ],
+            "linux": { "namespaces": kinds.map(|kind| json!({ "type": kind })) },
+        });
+        change(&mut spec);
+        let path = self.path("config.json");
+        std::fs::write(&path, spec.to_string())?;
+        Ok(path.display().to_string())
+    }
+
+    /// Runs a shell in a container of a specification; returns what it printed.
+    pub fn run_specified(
+        &self,
+        name: &str,
+        text: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<String> {
+        let config = self.specify(text, change)?;
+        self.ctr(&["run", "--rm", "--runtime", RUNTIME, "--config", &config, name], 0)
+    }
+
+    /// Starts a container of a specification that stays.
+    pub fn keep_specified(
+        &self,
+        name: &str,
+        text: &str,
+        change: impl FnOnce(&mut Value),
+    ) -> Result<()> {
+        let config = self.specify(text, change)?;
+        let words = ["run", "--detach", "--runtime", RUNTIME, "--config", &config, name];
+        self.ctr(&words, 0).map(drop)
+    }
+
+    /// What is said of a specification that is refused.
+    pub fn refused(&self, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
+        let config = self.specify("true", change)?;
+        let words = ["run", "--rm", "--runtime", RUNTIME, "--config", &config, name];
+        let output = self.ctr_output(&words)?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(!output.status.success(), "it was not refused: {said}");
+        self.ctr_output(&["container", "delete", name])?;
+        Ok(said)
+    }
+
+    /// Listens to the daemon's events.
+    pub fn events(&self) -> Result<Events> {
+        let path = self.path("events");
+        let file = std::fs::File::create(&path)?;
+        let process = self.command(&["events"]).stdout(file).spawn()?;
+        std::thread::sleep(Duration::from_millis(300));
+        Ok(Events { process, path })
+    }
+
+    /// Asks the shim of a container for other limits, as containerd does for clients that `ctr` is
+    /// none of. Returns what it refuses it with; nothing: it is done.
+    pub fn update(&self, name: &str, resources: &Value) -> Result<String> {
+        // Protocol buffers: a field of bytes is its key, the length and the bytes.
+        fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+            let mut out = vec![number << 3 | 2];
+            let mut length = bytes.len();
+            while length > 0x7f {
+                out.push(length as u8 | 0x80);
+                length >>= 7;
+            }
+            out.push(length as u8);
+            out.extend_from_slice(bytes);
+            out
+        }
+        let kind = b"types.containerd.io/opencontainers/runtime-spec/1/LinuxResources";
+        let any = [field(1, kind), field(2, resources.to_string().as_bytes())].concat();
+        let asked = [field(1, name.as_bytes()), field(2, &any)].concat();
+        let service = field(1, b"containerd.task.v2.Task");
+        let payload = [service, field(2, b"Update"), field(3, &asked)].concat();
+        // TTRPC (github.com/containerd/ttrpc, PROTOCOL.md): length, stream, kind and flags.
+        let mut frame = u32::try_from(payload.len())?.to_be_bytes().to_vec();
+        frame.extend([0, 0, 0, 1, 1, 0]);
+        frame.extend(payload);
+        let mut socket = UnixStream::connect(self.socket(name))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.write_all(&frame)?;
+        let mut header = [0; 10];
+        socket.read_exact(&mut header)?;
+        let [a, b, c, d, ..] = header;
+        let mut answer = vec![0; u32::from_be_bytes([a, b, c, d]) as usize];
+        socket.read_exact(&mut answer)?;
+        // A status other than "well" has a text.
+        let printed = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
+        let text: Vec<u8> = answer.into_iter().filter(printed).collect();
+        Ok(String::from_utf8_lossy(&text).trim().to_string())
+    }
+
+    /// The socket of a pod's shim. All shims of a host have theirs in one folder, by a digest of
+    /// daemon, namespace and pod.
+    fn socket(&self, pod: &str) -> PathBuf {
+        let named = self.path("socket").join("default").join(pod);
+        let digest = hex(named.as_os_str().as_encoded_bytes());
+        PathBuf::from("/run/containerd/s").join(digest)
+    }
+
     /// Waits until a task is in this state; the last column of `ctr task ls`.
     pub fn await_state(&self, name: &str, state: &str) -> Result<()> {
         let end = Instant::now() + PATIENCE;
@@ -214,16 +332,10 @@ impl Daemon {
         text.lines().filter(|line| line.contains(&mark)).map(str::to_string).collect()
     }
 
-    /// The sockets of shims that are there, of pods that the checks name. All shims of a host have
-    /// theirs in one folder, by a digest of daemon, namespace and pod.
+    /// The sockets of shims that are there, of pods that the checks name.
     fn sockets(&self) -> Vec<PathBuf> {
-        let socket = |pod: &str| {
-            let named = self.path("socket").join("default").join(pod);
-            let digest = hex(named.as_os_str().as_encoded_bytes());
-            PathBuf::from("/run/containerd/s").join(digest)
-        };
         ["one", "c", "pod", "app", "c0", "c19"]
-            .map(socket)
+            .map(|pod| self.socket(pod))
             .into_iter()
             .filter(|path| path.exists())
             .collect()
@@ -253,6 +365,30 @@ impl Daemon {
             );
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+}
+
+/// What the daemon tells of, from a moment on.
+pub struct Events {
+    process: Child,
+    path: PathBuf,
+}
+
+impl Events {
+    pub fn text(&self) -> Result<String> {
+        std::fs::read_to_string(&self.path).context("cannot read the events")
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        // It passes the signal on to the client.
+        if let Some(pid) =
+            i32::try_from(self.process.id()).ok().and_then(rustix::process::Pid::from_raw)
+        {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let _ = self.process.wait();
     }
 }
 

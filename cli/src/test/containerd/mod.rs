@@ -6,6 +6,8 @@
 
 mod checks;
 mod daemon;
+mod groups;
+mod namespaces;
 mod network;
 
 use super::command::{Check, Hayate};
@@ -19,7 +21,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-const CHECKS: [(&str, Check); 14] = [
+const CHECKS: [(&str, Check); 21] = [
     ("a_container_runs_as_by_ctr_run", checks::runs),
     ("streams_pass_unchanged", checks::streams),
     ("a_container_has_a_terminal", checks::on_terminal),
@@ -30,6 +32,13 @@ const CHECKS: [(&str, Check); 14] = [
     ("programs_of_the_host_take_part", checks::helpers),
     ("a_pod_is_one_machine", checks::pod),
     ("memory_that_lacks_is_told", checks::memory),
+    ("processes_have_numbers_of_their_own", namespaces::numbers),
+    ("a_pod_shares_numbers_of_processes", namespaces::shared_numbers),
+    ("devices_and_mounts_are_those_of_the_specification", namespaces::devices),
+    ("limits_are_those_of_a_control_group", groups::limits),
+    ("limits_change_while_a_container_runs", groups::updates),
+    ("one_container_of_a_pod_lacks_memory", groups::lacks),
+    ("one_container_of_a_pod_is_paused", groups::pauses),
     ("nothing_is_left_by_what_is_killed", checks::killed),
     ("twenty_containers_run_at_once", checks::twenty),
     ("a_pod_is_reached_at_its_address", network::reached),
