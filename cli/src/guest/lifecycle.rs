@@ -45,8 +45,6 @@ pub struct Lifecycle {
     silence: Option<Instant>,
     /// Whether a user examines the machine.
     examined: bool,
-    /// Whether commands of the monitor pause the machine.
-    pausable: bool,
     /// Whether the machine may be killed once its program's output has arrived.
     swift: bool,
     /// The deadline for QEMU to report why it stopped.
@@ -91,7 +89,6 @@ impl Lifecycle {
             limit,
             silence: None,
             examined: true,
-            pausable: false,
             swift: false,
             stopped: None,
             killed: None,
@@ -115,11 +112,6 @@ impl Lifecycle {
     pub fn expect_first_output(&mut self, within: Option<Duration>) {
         self.examined = within.is_none();
         self.silence = within.map(|within| self.began + within);
-    }
-
-    /// Sets whether the machine may be paused.
-    pub fn allow_pauses(&mut self, allowed: bool) {
-        self.pausable = allowed;
     }
 
     /// Ends the machine when its program has ended and all output has arrived, instead of waiting
@@ -226,7 +218,7 @@ impl Lifecycle {
             QmpMessage::State(state) => {
                 self.stopped = None;
                 let fatal = FATAL.contains(&state.as_str());
-                if !self.examined && (fatal || state == PAUSED && !self.pausable) {
+                if !self.examined && (fatal || state == PAUSED) {
                     self.fail(
                         MachineFault::Stopped { state: Some(state), said: String::new() },
                         child,

@@ -99,15 +99,13 @@ pub struct Session {
     told: Option<Box<dyn Fn(u32)>>,
     monitors: Option<Sender<Monitor>>,
     orderly: bool,
-    pausable: bool,
 }
 
 impl Session {
     /// A session on this machine.
     pub fn new(qemu: Qemu, streams: Streams, sink: Sink, timeout: Option<Duration>) -> Session {
         let (events, told, monitors) = (channel(), None, None);
-        let (orderly, pausable) = (false, false);
-        Session { qemu, streams, timeout, sink, events, told, monitors, orderly, pausable }
+        Session { qemu, streams, timeout, sink, events, told, monitors, orderly: false }
     }
 
     /// Sends the monitor of each start of the machine there.
@@ -123,11 +121,6 @@ impl Session {
     /// Lets the guest switch the machine off in order in any case: tests want to see it do so.
     pub fn orderly(self) -> Session {
         Session { orderly: true, ..self }
-    }
-
-    /// Lets the machine be paused by its monitor, which is no fault then.
-    pub fn pausable(self) -> Session {
-        Session { pausable: true, ..self }
     }
 
     /// Returns the sender for signals and changes of size.
@@ -197,7 +190,6 @@ impl Session {
         await_end(&child, reporter.clone());
         let mut machine = Lifecycle::new(wires.control.take(), counts.clone(), began, limit);
         machine.expect_first_output(start.silence);
-        machine.allow_pauses(self.pausable);
         let swift = matches!(self.sink, Sink::None) && !self.orderly;
         if swift && !self.qemu.has_more_to_do() {
             machine.end_at_once();
