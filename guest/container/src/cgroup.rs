@@ -1,6 +1,6 @@
 //! The control group of a container, directly below the root of the machine's tree.
 //!
-//! The tree is mounted for the first container, and gives all its controllers to the groups of
+//! The machine's init has mounted the tree; it gives all its controllers to the groups of
 //! containers. A group is made before the first program and removed after it. All processes of the
 //! container are in it or, if the container divides it, in one below: so it says which they are,
 //! and ends, freezes and measures them.
@@ -190,16 +190,15 @@ impl Group {
     }
 }
 
-/// Mounts the tree, unless it is there, and lets groups have all controllers.
+/// Mounts the tree where the machine's init could not, and lets groups have all controllers.
 fn mount_tree() -> Result<(), Failure> {
-    if Path::new(TREE).join("cgroup.procs").exists() {
-        return Ok(());
-    }
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    match mount("cgroup2", TREE, "cgroup2", flags, None) {
-        // Another container was first.
-        Ok(()) | Err(Errno::BUSY) => {}
-        Err(error) => return Err(Failure::new("cannot mount the control groups", error)),
+    if !Path::new(TREE).join("cgroup.procs").exists() {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        match mount("cgroup2", TREE, "cgroup2", flags, None) {
+            // Another container was first.
+            Ok(()) | Err(Errno::BUSY) => {}
+            Err(error) => return Err(Failure::new("cannot mount the control groups", error)),
+        }
     }
     Group { path: TREE.into() }
         .write("cgroup.subtree_control", CONTROLLERS.as_bytes())
