@@ -1,6 +1,6 @@
 //! The resources of a specification as files of a control group of version 2, as runc turns them.
 //!
-//! What is passed over: numbers of the host's processors and disks, which mean nothing in a
+//! Passed over are numbers of the host's processors and disks, which mean nothing in a
 //! machine (`cpus`, `mems`, `blockIO`); limits of swap, of which a machine has none; of huge pages,
 //! RDMA and classes of packets, of which it knows none; and what version 2 of control groups does
 //! not have (`kernel`, `swappiness`, `disableOOMKiller`, real-time processor time).

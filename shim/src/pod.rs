@@ -399,21 +399,29 @@ impl Pod {
     /// group tells which container's processes were killed. Where the machine has no memory left,
     /// all containers are told of, unless the process was the first of one.
     pub async fn tell_lacks(self: Arc<Self>, mut lacks: UnboundedReceiver<Lack>) {
-        let mut last = 0;
-        while let Some(lack) = lacks.recv().await {
+        let (mut last, mut next) = (0, None);
+        loop {
+            let lack = match next.take() {
+                None => lacks.recv().await,
+                found => found,
+            };
             match lack {
-                Lack::OfGroup => {
-                    // Each question is a program in the guest: one for all messages of a while.
+                None => return,
+                Some(Lack::OfGroup) => {
+                    // Each question is a program in the guest: one for all messages of a while. A
+                    // message that comes after the question is another one's.
                     tokio::time::sleep(PAUSE).await;
+                    next = std::iter::from_fn(|| lacks.try_recv().ok())
+                        .find(|lack| *lack != Lack::OfGroup);
                     self.ask_killed().await;
                 }
                 // The kernel says it again while it waits for a process to end.
-                Lack::OfMachine(victim) if std::mem::replace(&mut last, victim) != victim => {
-                    self.tell_victim(victim).await;
+                Some(Lack::OfMachine(victim)) => {
+                    if std::mem::replace(&mut last, victim) != victim {
+                        self.tell_victim(victim).await;
+                    }
                 }
-                Lack::OfMachine(_) => {}
             }
-            while lack == Lack::OfGroup && lacks.try_recv() == Ok(Lack::OfGroup) {}
         }
     }
 

@@ -260,16 +260,18 @@ as() {
 own() { echo '/sys/fs/cgroup$(cut -d: -f3 /proc/self/cgroup)'; }
 as plain '' 'echo hello; exit 7'
 as tasks TasksMax=5 "cat $(own)/pids.max; for i in 1 2 3 4 5 6; do sleep 1 & done 2> /dev/null"
-as memory 'MemoryMax=16M MemorySwapMax=0' "cat $(own)/memory.max; head -c 64M /dev/zero | tail > /dev/null"
+as memory 'MemoryMax=16M MemorySwapMax=0' \
+    "cat $(own)/memory.max; head -c 64M /dev/zero | tail > /dev/null"
 as quota CPUQuota=20% "cat $(own)/cpu.max"
 as time RuntimeMaxSec=1 'sleep 100'
-as user 'DynamicUser=yes PrivateTmp=yes' '[ $(id -u) -gt 60000 ] && touch /tmp/mine && ! touch /etc/x'
+as user 'DynamicUser=yes PrivateTmp=yes' \
+    '[ $(id -u) -gt 60000 ] && touch /tmp/mine && ! touch /etc/x'
 systemd-run --quiet --scope -p TasksMax=7 sh -c "cat $(own)/pids.max"
 systemctl is-active basic.target dbus.service
 systemctl --force poweroff
 END
     [ -e /proc/1/cmdline ] || fail "no proc"
-    # It leaves its machine's power alone: in a container the first process ends (pid_namespaces(7)).
+    # To switch off, the first process of a container ends (pid_namespaces(7)).
     unshare --pid --fork --mount --ipc --uts --mount-proc sh -c '
         echo 0 > /sys/fs/cgroup/box/cgroup.procs
         exec unshare --cgroup sh -c "

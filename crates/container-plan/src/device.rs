@@ -189,7 +189,7 @@ pub fn program(rules: &[Rule]) -> Result<Vec<u8>, String> {
         }
         let access = c_int::from(rule.access);
         if rule.allow {
-            // What is left is for the rules before it.
+            // The rules before it judge the rights that are left.
             code.put(AND, WANTED, 0, 0, !access);
             jumps.push(code.0.len());
             code.put(JUMP_UNLESS, WANTED, 0, 0, 0);

@@ -19,7 +19,9 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;
 
 use super::cache::PageCache;
+use super::pages::Group;
 use super::source::PageSource;
+use super::write_state::WriteState;
 
 impl PageCache {
     /// Reads pages of the source ([`PageSource::read_pages`]), so that
@@ -36,10 +38,15 @@ impl PageCache {
         };
         let group = self.pages.lock().begin_read();
         let read = source.read_pages(first, frames);
+        self.end_read(write_back, group);
+        read
+    }
+
+    /// Notes that a read has ended.
+    fn end_read(&self, write_back: &WriteState, group: Group) {
         if self.pages.lock().end_read(group) {
             write_back.done.wake_all();
         }
-        read
     }
 
     /// Reads the pages `first`, `first + 1`... of the source into frames that do not become pages
@@ -61,9 +68,7 @@ impl PageCache {
             self.pages.lock().begin_read()
         };
         let read = source.read_pages(first, frames);
-        if self.pages.lock().end_read(group) {
-            write_back.done.wake_all();
-        }
+        self.end_read(write_back, group);
         read
     }
 

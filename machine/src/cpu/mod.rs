@@ -1,8 +1,8 @@
 //! The processor: its number, features, per-CPU data, and when it takes interrupts.
 //!
 //! **Interrupts are off in the kernel.** They are taken in user mode, in the idle loop
-//! ([`sleep`](crate::time::sleep)) and in [`interrupt_window`]s, which long loops open while they hold no
-//! spin lock.
+//! ([`sleep`](crate::time::sleep)) and in [`interrupt_window`]s, which long loops open while they
+//! hold no spin lock.
 
 mod bases;
 mod breakpoint;

@@ -215,7 +215,7 @@ impl Daemon {
         self.ctr(&words, 0).map(drop)
     }
 
-    /// What is said of a specification that is refused.
+    /// The message about a specification that is refused.
     pub fn refused(&self, name: &str, change: impl FnOnce(&mut Value)) -> Result<String> {
         let config = self.specify("true", change)?;
         let words = ["run", "--rm", "--runtime", RUNTIME, "--config", &config, name];
