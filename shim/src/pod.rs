@@ -395,33 +395,16 @@ impl Pod {
         }
     }
 
-    /// Finds out what the kernel's messages about memory that lacks mean for containers. A control
-    /// group tells which container's processes were killed. Where the machine has no memory left,
-    /// all containers are told of, unless the process was the first of one.
+    /// Finds out what the kernel's messages about memory that lacks mean for containers: a control
+    /// group counts its processes that were killed for that, whether its own memory lacked or the
+    /// machine's.
     pub async fn tell_lacks(self: Arc<Self>, mut lacks: UnboundedReceiver<Lack>) {
-        let (mut last, mut next) = (0, None);
-        loop {
-            let lack = match next.take() {
-                None => lacks.recv().await,
-                found => found,
-            };
-            match lack {
-                None => return,
-                Some(Lack::OfGroup) => {
-                    // Each question is a program in the guest: one for all messages of a while. A
-                    // message that comes after the question is another one's.
-                    tokio::time::sleep(PAUSE).await;
-                    next = std::iter::from_fn(|| lacks.try_recv().ok())
-                        .find(|lack| *lack != Lack::OfGroup);
-                    self.ask_killed().await;
-                }
-                // The kernel says it again while it waits for a process to end.
-                Some(Lack::OfMachine(victim)) => {
-                    if std::mem::replace(&mut last, victim) != victim {
-                        self.tell_victim(victim).await;
-                    }
-                }
-            }
+        while lacks.recv().await.is_some() {
+            // Each question is a program in the guest: one for all messages of a while. A message
+            // that comes after the question is another one's.
+            tokio::time::sleep(PAUSE).await;
+            while lacks.try_recv().is_ok() {}
+            self.ask_killed().await;
         }
     }
 
@@ -433,17 +416,6 @@ impl Pod {
             if let (Ok(task), Ok(count)) = (self.find(id), count.parse()) {
                 self.tell_killed(&task, count).await;
             }
-        }
-    }
-
-    async fn tell_victim(&self, victim: u32) {
-        let tasks: Vec<_> = hold(&self.tasks).values().cloned().collect();
-        let runs: Vec<_> =
-            tasks.iter().filter_map(|task| Some((task.runs_as()?, &task.id))).collect();
-        let known = runs.iter().any(|(pid, _)| *pid == victim);
-        for (_, id) in runs.into_iter().filter(|(pid, _)| !known || *pid == victim) {
-            let container_id = id.clone();
-            self.publish(events::TaskOOM { container_id, ..Default::default() }).await;
         }
     }
 }

@@ -10,9 +10,9 @@ use core::sync::atomic::Ordering;
 
 use hayate_machine::frames;
 
-use super::pids;
 use super::record::Process;
 use super::signal::send;
+use super::{cgroup, pids};
 use crate::schedule;
 use crate::schedule::time;
 
@@ -85,10 +85,13 @@ fn held(process: &Process) -> Option<usize> {
     Some(resident.anonymous + resident.tables)
 }
 
-/// Ends a process because memory is exhausted.
+/// Ends a process because memory is exhausted. Its control group counts that.
 pub(super) fn end_for_memory(process: &Process) {
     let name = process.first_thread().map(|thread| thread.shown_name()).unwrap_or_default();
     let name = name.escape_ascii();
     hayate_machine::warn!("out of memory: process {} ({name}) is ended", process.id());
+    if !process.is_exiting() {
+        cgroup::memory::note_kill(process);
+    }
     send::kill(process);
 }

@@ -139,6 +139,12 @@ fn tell_in(group: &Group, event: Event) {
     }
 }
 
+/// Counts a process that is killed because memory lacks, in the account of its group: the machine's
+/// memory, too (`memcg_memory_event_mm` in `__oom_kill_process`, mm/oom_kill.c).
+pub fn note_kill(victim: &Process) {
+    tell_in(&victim.cgroup(), Event::OomKill);
+}
+
 /// Whether a process charges an account or one below it.
 fn charges(process: &Process, account: u32) -> bool {
     records::levels(owner_of(process)).any(|level| level == account)
@@ -217,7 +223,7 @@ fn kill_one(account: u32) -> bool {
     }
     fn end(victim: &Arc<Process>) {
         report(victim);
-        tell_in(&victim.cgroup(), Event::OomKill);
+        note_kill(victim);
         // Others have its memory as long as they live: a child of vfork(2), say.
         let space = own_space(victim);
         send::kill(victim);
