@@ -8,16 +8,19 @@ use crate::arguments::Test;
 use crate::paths;
 use anyhow::{Context, Result, ensure};
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
-const CHECKS: [(&str, Check); 17] = [
+const CHECKS: [(&str, Check); 20] = [
     ("the_c_programs_pass_on_a_volume", c_programs),
     ("large_files_pass_both_ways", large_files),
     ("a_thousand_files", many_files),
     ("each_side_sees_what_the_other_changes", both_sides),
+    ("a_shared_mapping_is_written_to_the_host", mapped),
+    ("what_a_mapping_changed_is_there_when_its_program_ended", mapped_and_ended),
+    ("sqlite_has_its_log_and_index_there", sqlite),
     ("names_are_changed", names),
     ("the_host_removes_what_the_guest_uses", removed),
     ("an_open_file_outlives_its_name", unlinked),
@@ -88,6 +91,146 @@ fn both_sides(hayate: &Hayate) -> Result<()> {
                   print(m[:].decode(),end='')\nopen('/v/c','w').write('again\\n')\n\
                   m=mmap.mmap(f,0,prot=1)\nprint(m[:].decode(),end='')";
     expect(&stay.exec(&[], &["python3", "-c", mapped])?.output()?, 0, "TWO\nlater\nagain\n", "")
+}
+
+/// A program that maps a file, changes it, and waits for the host at each line that it prints.
+const MAPPED: &str = r"
+import mmap, os, time
+PAGE = 4096
+def turn(text):
+    print(text, flush=True)
+    os.mkdir('/v/' + text)
+    while not os.path.exists('/v/go-' + text):
+        time.sleep(0.02)
+f = os.open('/v/m', os.O_RDWR | os.O_CREAT)
+os.ftruncate(f, 5 * PAGE + 100)
+m = mmap.mmap(f, 5 * PAGE + 100)
+m[0:5] = b'first'
+m[5 * PAGE:5 * PAGE + 4] = b'last'
+# Reads find what the mapping changed, and the mapping what was written, beside its own changes.
+print(os.pread(f, 5, 0).decode(), os.pread(f, 100, 5 * PAGE)[:4].decode())
+m[PAGE - 2:PAGE + 2] = b'abcd'
+os.pwrite(f, b'XY', PAGE - 1)
+print(m[PAGE - 2:PAGE + 2].decode())
+m.flush()
+turn('flushed')
+# What the host wrote, beside a page that was changed here.
+m[2 * PAGE:2 * PAGE + 4] = b'here'
+os.stat('/v/m')
+print(m[3 * PAGE:3 * PAGE + 4].decode(), m[2 * PAGE:2 * PAGE + 4].decode())
+m.flush()
+turn('merged')
+# Changed pages behind a new end do not make the file long again; it grows with zeroes.
+m[4 * PAGE:4 * PAGE + 4] = b'gone'
+m[PAGE:PAGE + 9] = b'remaining'
+os.ftruncate(f, PAGE + 4)
+os.fsync(f)
+turn('cut')
+os.ftruncate(f, 5 * PAGE)
+print(m[PAGE:PAGE + 9], m[4 * PAGE:4 * PAGE + 4])
+m[PAGE:PAGE + 5] = b'again'
+m.flush()
+# A file without a name goes on.
+os.unlink('/v/m')
+m[0:4] = b'lost'
+m.flush()
+print(os.pread(f, 4, 0).decode(), os.fstat(f).st_nlink)
+";
+
+fn mapped(hayate: &Hayate) -> Result<()> {
+    const PAGE: usize = 4096;
+    let folder = tempfile::tempdir()?;
+    let host = folder.path();
+    let stay = Stay::started(hayate, &["--cpus=2", &at_v(&folder)], &[])?;
+    let program = stay.exec(&[], &["python3", "-c", MAPPED])?.spawn()?;
+    let turn = |text: &str| {
+        super::machines::until(text, || Ok(host.join(text).exists()))?;
+        fs::read(host.join("m")).context("the file of the mapping")
+    };
+    let go_on = |text: &str| fs::write(host.join(format!("go-{text}")), "").context("the answer");
+    let content = turn("flushed")?;
+    ensure!(content.len() == 5 * PAGE + 100 && content.starts_with(b"first"), "not flushed");
+    ensure!(&content[PAGE - 2..PAGE + 2] == b"aXYd" && &content[5 * PAGE..][..4] == b"last");
+    fs::OpenOptions::new().write(true).open(host.join("m"))?.write_all_at(b"host", 3 * 4096)?;
+    go_on("flushed")?;
+    let content = turn("merged")?;
+    ensure!(&content[3 * PAGE..][..4] == b"host" && &content[2 * PAGE..][..4] == b"here");
+    go_on("merged")?;
+    let content = turn("cut")?;
+    ensure!(content.len() == PAGE + 4 && content.ends_with(b"rema"), "{} bytes", content.len());
+    go_on("cut")?;
+    let text = "first last\naXYd\nflushed\nhost here\nmerged\ncut\n\
+                b'rema\\x00\\x00\\x00\\x00\\x00' b'\\x00\\x00\\x00\\x00'\nlost 0\n";
+    expect(&program.wait_with_output()?, 0, text, "")?;
+    ensure!(!host.join("m").exists(), "the file has a name again");
+    Ok(())
+}
+
+/// Neither `msync` nor `munmap`: the program ends, or is killed.
+fn mapped_and_ended(hayate: &Hayate) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let stay = Stay::started(hayate, &[&at_v(&folder)], &[])?;
+    let script = |name: &str, end: &str| {
+        format!(
+            "import mmap,os,signal\nf=os.open('/v/{name}',os.O_RDWR|os.O_CREAT)\n\
+             os.ftruncate(f,1<<22)\nm=mmap.mmap(f,1<<22)\nos.close(f)\n\
+             for n in range(0,1<<22,4096): m[n:n+4]=b'%04d'%(n>>12)\n{end}"
+        )
+    };
+    for (name, end, status) in [
+        ("unmapped", "m.close()\nprint(open('/proc/self/stat').read(4)[:0])", 0),
+        ("ended", "os._exit(0)", 0),
+        ("killed", "os.kill(os.getpid(),signal.SIGKILL)", 137),
+    ] {
+        let output = stay.exec(&[], &["python3", "-c", &script(name, end)])?.output()?;
+        let content = fs::read(folder.path().join(name))?;
+        ensure!(output.status.code() == Some(status), "{name}: {output:?}");
+        ensure!(content.len() == 1 << 22, "{name}: {} bytes", content.len());
+        for (number, page) in content.chunks(4096).enumerate() {
+            ensure!(page.starts_with(format!("{number:04}").as_bytes()), "{name}: page {number}");
+        }
+    }
+    // With the machine, too.
+    let script = script("machine", "os._exit(0)");
+    expect(&hayate.run(&[&at_v(&folder)], &["python3", "-c", &script])?, 0, "", "")?;
+    let content = fs::read(folder.path().join("machine"))?;
+    ensure!(content.chunks(4096).all(|page| page.starts_with(b"0") || page.starts_with(b"1")));
+    Ok(())
+}
+
+/// Four writers at once, which share the index of the log by a mapping.
+const SQLITE: &str = r"
+import os, sqlite3, sys
+def base():
+    b = sqlite3.connect('/v/base', isolation_level=None, timeout=60)
+    return b
+b = base()
+print(b.execute('pragma journal_mode=wal').fetchone()[0])
+b.execute('create table if not exists t (n integer primary key, w, filler blob)')
+b.close()
+for w in range(4):
+    if os.fork() == 0:
+        b = base()
+        for n in range(50):
+            b.execute('insert into t (w, filler) values (?, randomblob(?))', (w, n * 40))
+        b.close()
+        os._exit(0)
+print(sum(os.wait()[1] for w in range(4)))
+";
+/// What is there afterwards.
+const SQLITE_CHECK: &str = r"
+import sqlite3
+b = sqlite3.connect('/v/base')
+print(b.execute('pragma integrity_check').fetchone()[0])
+print(b.execute('select w, count(*) from t group by w').fetchall())
+";
+
+fn sqlite(hayate: &Hayate) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let options = ["--cpus=2", &at_v(&folder)];
+    expect(&hayate.run(&options, &["python3", "-c", SQLITE])?, 0, "wal\n0\n", "")?;
+    let counts = "ok\n[(0, 50), (1, 50), (2, 50), (3, 50)]\n";
+    expect(&hayate.run(&options, &["python3", "-c", SQLITE_CHECK])?, 0, counts, "")
 }
 
 /// Bytes without a period that a lost block would match.
@@ -381,7 +524,7 @@ fn errors(hayate: &Hayate) -> Result<()> {
 
 /// The areas of the C programs that are about files, and their cases that no 9P mount passes, on
 /// Linux neither.
-const AREAS: [&str; 5] = ["file", "dir", "path", "meta", "lock"];
+const AREAS: [&str; 6] = ["file", "mapfile", "dir", "path", "meta", "lock"];
 
 fn c_programs(hayate: &Hayate) -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -404,7 +547,7 @@ fn c_programs(hayate: &Hayate) -> Result<()> {
 }
 
 /// Cases that a 9P mount does not pass, on Linux neither: the protocol has no holes, no flags of
-/// renames and no shared mappings; QEMU 7.2 of Debian makes no FIFOs; times are the host's. Those
+/// renames; QEMU 7.2 of Debian makes no FIFOs; times are the host's. Those
 /// of locks count how often a process sleeps, and each question to the host is a sleep.
 const LACKING: [&str; 10] = [
     "lock::a_record_lock_goes_from_one_to_the_next",

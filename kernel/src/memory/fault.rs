@@ -319,9 +319,11 @@ fn shared_access(
         return Err(Step::WriteBack(page_cache.clone()));
     }
     // A page that was prepared is noted as changed. When it has been written before the program
-    // comes here again, it is prepared once more.
-    if page_cache.prepares() && !page_cache.is_noted(index, frame) {
-        return Err(Step::Prepare(page_cache.clone(), index));
+    // comes here again, it is prepared once more; from now on a write takes it out of the tables
+    // first, for which it needs the lock of this space.
+    if page_cache.prepares() {
+        let is_noted = page_cache.is_noted(index, frame);
+        return if is_noted { Ok(access) } else { Err(Step::Prepare(page_cache.clone(), index)) };
     }
     // If the page was replaced meanwhile, the program faults again.
     if page_cache.note_dirty(index, frame) {

@@ -75,12 +75,8 @@ impl PageCache {
             .map_err(|_| Errno::ETXTBSY)
     }
 
-    /// Counts a writable shared mapping; `EPERM` under a write seal, `EINVAL` for copied pages
-    /// (`generic_file_readonly_mmap`, mm/filemap.c).
+    /// Counts a writable shared mapping; `EPERM` under a write seal.
     pub fn add_writable_mapping(&self) -> Result<()> {
-        if self.is_copied() {
-            return Err(Errno::EINVAL);
-        }
         if self.seals() & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) != 0 {
             return Err(Errno::EPERM);
         }

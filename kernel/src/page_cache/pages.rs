@@ -246,11 +246,6 @@ impl Pages {
         *self.reads.of(odd) != 0
     }
 
-    /// Whether a page of `first..=last` is not with the source, or on its way there.
-    pub fn is_newer(&self, first: u64, last: u64) -> bool {
-        self.dirty != 0 || self.is_writing(first, last)
-    }
-
     /// Whether there are pages that the source does not have yet.
     pub fn is_dirty(&self) -> bool {
         self.dirty != 0
@@ -366,14 +361,24 @@ impl Pages {
 
     /// Whether a page of `first..=last` is being written.
     pub fn is_writing(&self, first: u64, last: u64) -> bool {
+        self.has_mark(first, last, |chunk| chunk.writing)
+    }
+
+    /// Whether a page of `first..=last` is not with the source, or on its way there.
+    pub fn is_newer(&self, first: u64, last: u64) -> bool {
+        self.has_mark(first, last, |chunk| chunk.dirty | chunk.writing)
+    }
+
+    fn has_mark(&self, first: u64, last: u64, marks: impl Fn(&Chunk) -> u64) -> bool {
         let within = |number: u64, chunk: &Chunk| {
             let (low, high) = (number * CHUNK, number * CHUNK + CHUNK - 1);
-            if chunk.writing == 0 || high < first || low > last {
+            let marks = marks(chunk);
+            if marks == 0 || high < first || low > last {
                 return false;
             }
             let from = first.saturating_sub(low);
             let to = last.min(high) - low;
-            chunk.writing & (u64::MAX << from) & (u64::MAX >> (CHUNK - 1 - to)) != 0
+            marks & (u64::MAX << from) & (u64::MAX >> (CHUNK - 1 - to)) != 0
         };
         let (low, high) = (first / CHUNK, last / CHUNK);
         if high.saturating_sub(low) < self.others.len() as u64 {
@@ -383,10 +388,10 @@ impl Pages {
         within(0, &self.first) || self.others.iter().any(|(number, chunk)| within(*number, chunk))
     }
 
-    /// Takes out the pages `first..=last`, as many as there is memory to list, but at least one.
-    /// Returns whether these were all. The caller drops the pages after it released its lock, and
-    /// calls again for the rest.
-    pub fn remove_range(&mut self, first: u64, last: u64) -> (Vec<Frame>, bool) {
+    /// Takes out the pages `first..=last`, as many as there is memory to list, but at least one;
+    /// without those that the source does not have yet, unless `newer`. Returns whether these were
+    /// all. The caller drops the pages after it released its lock, and calls again for the rest.
+    pub fn remove_range(&mut self, first: u64, last: u64, newer: bool) -> (Vec<Frame>, bool) {
         let mut removed = Vec::new();
         let mut all = true;
         let mut clean = 0;
@@ -394,7 +399,8 @@ impl Pages {
         let mut clear = |number: u64, chunk: &mut Chunk| {
             for (at, slot) in chunk.pages.iter_mut().enumerate() {
                 let index = number * CHUNK + at as u64;
-                if (first..=last).contains(&index) {
+                let is_newer = (chunk.dirty | chunk.writing) >> at & 1 != 0;
+                if (first..=last).contains(&index) && (newer || !is_newer) {
                     chunk.loading &= !(1 << at);
                     // The list for the first few pages is a small allocation, which the memory
                     // reserve can serve.

@@ -61,10 +61,7 @@ impl PageCache {
         let last = first.saturating_add(frames.len() as u64).saturating_sub(1);
         let group = {
             let _content = self.lock_content();
-            let is_newer = self.pages.lock().is_newer(first, last);
-            if is_newer {
-                self.write_range(first, last)?;
-            }
+            self.write_newer(first, last)?;
             self.pages.lock().begin_read()
         };
         let read = source.read_pages(first, frames);

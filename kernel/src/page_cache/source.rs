@@ -31,6 +31,10 @@ pub trait PageSource: Send + Sync {
         Err(Errno::EROFS)
     }
 
+    /// Called when [`write_pages`](Self::write_pages) was, once for many calls, with no lock held:
+    /// the source may let go of what it needs for changed pages, if there are none any more.
+    fn wrote(&self) {}
+
     /// Whether a page needs [`prepare`](Self::prepare) before it is changed by a mapping: blocks of
     /// a disk, say, so that writing it back needs nothing any more. Constant.
     fn prepares(&self) -> bool {
@@ -58,7 +62,7 @@ pub trait PageSource: Send + Sync {
     }
 
     /// Whether the pages are copies of a content that others change as well: reads and writes go to
-    /// the source itself, and the pages are for mappings, none of which can be shared and written.
+    /// the source itself, and the pages are for mappings alone.
     fn is_copied(&self) -> bool {
         false
     }

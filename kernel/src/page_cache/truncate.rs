@@ -62,21 +62,46 @@ impl PageCache {
         self.touch();
     }
 
-    /// Takes pages out that are copies and may be old, from page tables too: the next access reads
-    /// them again. Private copies stay. Sets the size if it is given.
-    pub fn refresh(&self, first: u64, last: u64, size: Option<u64>) {
+    /// Takes pages out that are copies and may be old, and sets the size to what `size` returns.
+    /// The next access reads the pages again. Pages that the source does not have yet stay, as far
+    /// as they are inside the size, and so do private copies. Sleeps.
+    pub fn refresh(&self, first: u64, last: u64, size: impl FnOnce() -> u64) {
         let _content = self.lock_content();
-        let old = size.map(|size| self.size.swap(size, Ordering::AcqRel));
+        self.take_size(size());
+        self.drop_copies(first, last);
+    }
+
+    /// Sets the size to that of the source. The caller holds [`PageCache::lock_content`].
+    pub fn take_size(&self, size: u64) {
+        let old = self.size();
+        if size > old {
+            // A mapping may have left something behind the end.
+            self.zero_tail(old);
+        }
+        if size != old {
+            self.set_size(size);
+        }
+    }
+
+    /// Takes pages out that are copies and may be old. Pages that the source does not have yet and
+    /// private copies stay. The caller holds [`PageCache::lock_content`].
+    pub fn drop_copies(&self, first: u64, last: u64) {
+        self.take_out(first, last, false);
+    }
+
+    /// Takes all pages out, changed ones too, because the source was written by another way.
+    /// Private copies stay. Sleeps.
+    pub fn take_all_out(&self) {
+        let _content = self.lock_content();
+        self.take_out(0, u64::MAX >> SHIFT, true);
+    }
+
+    fn take_out(&self, first: u64, last: u64, newer: bool) {
         self.touch();
-        self.drop_pages(first, last);
+        self.drop_those(first, last, newer);
         self.unmap(first, last, false);
         // A fault may have put a page back between the two steps.
-        self.drop_pages(first, last);
-        if let (Some(size), Some(old)) = (size, old)
-            && size < old
-        {
-            self.unmap(size.div_ceil(PAGE as u64), u64::MAX >> SHIFT, true);
-        }
+        self.drop_those(first, last, newer);
     }
 
     /// Gives up all pages, dirty ones too, and waits until none is being written: the file is gone,
@@ -87,8 +112,12 @@ impl PageCache {
     }
 
     fn drop_pages(&self, first: u64, last: u64) {
+        self.drop_those(first, last, true);
+    }
+
+    fn drop_those(&self, first: u64, last: u64, newer: bool) {
         loop {
-            let (removed, all) = self.pages.lock().remove_range(first, last);
+            let (removed, all) = self.pages.lock().remove_range(first, last, newer);
             if let Some(account) = &self.source {
                 account.uncharge(removed.len() as u64);
             }

@@ -83,11 +83,19 @@ pub(super) fn note(page_cache: &Arc<PageCache>) {
     }
 }
 
-/// Starts the writer: once, when there is something that can be written to.
+/// Starts the writer, when there is something that can be written to; further calls do nothing.
 ///
 /// # Errors
 /// `ENOMEM`.
 pub fn start() -> Result<()> {
+    static IS_STARTED: AtomicBool = AtomicBool::new(false);
+    if IS_STARTED.swap(true, Ordering::AcqRel) {
+        return Ok(());
+    }
+    start_writer().inspect_err(|_| IS_STARTED.store(false, Ordering::Release))
+}
+
+fn start_writer() -> Result<()> {
     let total = frames::counts().total;
     SOON.store(total / 10, Ordering::Relaxed);
     MOST.store(total / 5, Ordering::Relaxed);
@@ -277,9 +285,19 @@ impl PageCache {
         outcome
     }
 
+    /// Like [`write_range`](Self::write_range), if there is anything to be written.
+    pub fn write_newer(&self, first: u64, last: u64) -> Result<()> {
+        if self.is_newer(first, last) { self.write_range(first, last) } else { Ok(()) }
+    }
+
     /// Like [`write_range`](Self::write_range), for all pages.
     pub fn write_everything(&self) -> Result<()> {
         self.write_range(0, LAST)
+    }
+
+    /// Whether a page of `first..=last` may be newer than the source has it.
+    pub fn is_newer(&self, first: u64, last: u64) -> bool {
+        self.pages.lock().is_newer(first, last)
     }
 
     /// Whether there are dirty pages.
@@ -347,6 +365,9 @@ impl PageCache {
                     outcome = outcome.and(Err(error));
                 }
             }
+        }
+        if count != 0 {
+            source.wrote();
         }
         outcome
     }

@@ -221,7 +221,7 @@ impl Disk {
 
     /// Forgets what the page cache has, after a file system wrote past it.
     pub fn forget_pages(&self) {
-        self.page_cache.refresh(0, u64::MAX / PAGE, None);
+        self.page_cache.take_all_out();
     }
 
     /// Fills `into` from byte `offset` through the page cache. `EIO` beyond the end.

@@ -164,6 +164,19 @@ impl Fid {
         }
     }
 
+    /// Writes from frames as [`write`](Self::write) does, but waits for the server even if the
+    /// caller's process ends: the pages are not the caller's.
+    pub fn write_back(&self, offset: u64, frames: &[Frame], count: usize) -> Result<usize> {
+        let count = count.min(self.client.most).min(frames.len() * 4096);
+        let request = Request::Write { fid: self.number, offset, count: count as u32 };
+        let data = Data::Send(frames, count);
+        let answer = self.client.channel.exchange(&request, data, None, || false)?;
+        match answer.read(&request)? {
+            Reply::Written(count) => Ok(count as usize),
+            _ => Err(Errno::EIO),
+        }
+    }
+
     /// Reads entries of an open directory into frames; returns how many bytes.
     pub fn read_directory(&self, offset: u64, frames: &[Frame]) -> Result<usize> {
         let count = self.client.most.min(frames.len() * 4096);

@@ -6,28 +6,31 @@ use alloc::vec::Vec;
 use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;
 use hayate_machine::sync::SpinLock;
+use hayate_protocols::write_errors::Seen;
 
 use super::client::Fid;
-use super::pages::Content;
+use super::node::Node;
+use super::pages::PAGE;
 use crate::drivers::virtio_9p::FRAMES;
 use crate::reclaim;
 use crate::reclaim::growth::Grow;
 use crate::schedule;
 use crate::vfs::caller;
 use crate::vfs::content::SIZE_MAX;
+use crate::vfs::inode::Inode;
 use crate::vfs::open_file::flags::*;
-use crate::vfs::open_file::{FileOps, OpenFile, Traits};
+use crate::vfs::open_file::{FileOps, MapSource, OpenFile, Traits};
 use crate::vfs::transfer::{Input, Output};
-
-const PAGE: usize = 4096;
 
 /// An open file.
 pub struct OpenedFile {
-    node: Arc<dyn Content>,
+    node: Arc<Node>,
     /// The file, opened at the server.
     fid: SpinLock<Arc<Fid>>,
     /// The flags with which it was opened there.
     flags: SpinLock<u32>,
+    /// The errors of writing its pages back that were told here.
+    seen: Option<Seen>,
 }
 
 /// Returns frames for a transfer of so many bytes, or for a part of it.
@@ -67,8 +70,13 @@ fn each(
 }
 
 impl OpenedFile {
-    pub(super) fn new(node: Arc<dyn Content>, fid: Arc<Fid>, flags: u32) -> OpenedFile {
-        OpenedFile { node, fid: SpinLock::new(fid), flags: SpinLock::new(flags) }
+    pub(super) fn new(
+        node: Arc<Node>,
+        fid: Arc<Fid>,
+        flags: u32,
+        seen: Option<Seen>,
+    ) -> OpenedFile {
+        OpenedFile { node, fid: SpinLock::new(fid), flags: SpinLock::new(flags), seen }
     }
 
     fn fid(&self) -> Arc<Fid> {
@@ -78,6 +86,7 @@ impl OpenedFile {
     fn read_on(&self, mut offset: u64, out: &mut Output<'_>) -> Result<()> {
         let fid = self.fid();
         let frames = frames(out.remaining())?;
+        self.node.settle(offset, out.remaining())?;
         while out.remaining() != 0 && offset < SIZE_MAX {
             let wanted = out.remaining().min(frames.len() * PAGE).min(fid.most());
             let count = fid.read(offset, &frames, wanted)?;
@@ -101,9 +110,8 @@ impl OpenedFile {
             let wanted = input.remaining().min(frames.len() * PAGE).min(fid.most());
             let before = input.done();
             let taken = each(&frames, wanted, |frame, length| input.take_frame(frame, 0, length))?;
-            let written = fid.write(offset, &frames, taken);
+            let written = self.node.write(&fid, offset, &frames, taken);
             let count = written.as_ref().map_or(0, |count| *count);
-            self.node.wrote(offset, count as u64);
             if count < taken {
                 // The bytes that the server did not take were not written.
                 input.give_back(before + count);
@@ -139,9 +147,11 @@ impl FileOps for OpenedFile {
         if input.remaining() == 0 {
             return Ok(0);
         }
+        let _appending;
         if file.appends() {
-            // The server's descriptor appends too, wherever the end is by then.
-            *offset = self.node.size()?;
+            // The server's descriptor appends too, wherever the host has brought the end by then.
+            _appending = self.node.appending.lock();
+            *offset = self.node.ask()?.size;
         }
         if *offset >= SIZE_MAX {
             return Err(Errno::EFBIG);
@@ -151,8 +161,31 @@ impl FileOps for OpenedFile {
         input.finish(outcome)
     }
 
+    fn map(&self, file: &OpenFile) -> Result<MapSource> {
+        let content = self.node.page_cache().ok_or(Errno::ENODEV)?;
+        if file.readable() && file.writable() {
+            let flags = *self.flags.lock();
+            // A server that appends does so wherever a write begins (pwrite(2)).
+            let appends = flags & O_APPEND != 0;
+            let fid = if appends { self.node.open_fid(flags & !O_APPEND)? } else { self.fid() };
+            self.node.keep_writer(fid);
+        }
+        Ok(MapSource::PageCache(content))
+    }
+
     fn sync(&self, _: &OpenFile, data_only: bool) -> Result<()> {
-        self.fid().sync(data_only)
+        self.node.settle_all()?;
+        let synced = self.fid().sync(data_only);
+        let content = self.node.content.get();
+        content.map_or(Ok(()), |content| content.tell_errors(self.seen.as_ref())).and(synced)
+    }
+
+    /// Programs and the host see what a mapping wrote as soon as the file is closed and unmapped,
+    /// as on Linux (`v9fs_mmap_vm_close`).
+    fn release(&self, file: &OpenFile) {
+        if file.writable() {
+            let _ = self.node.settle_all();
+        }
     }
 
     /// Whether the server's descriptor appends is decided when it is opened, so another one is

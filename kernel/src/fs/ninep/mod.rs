@@ -2,8 +2,8 @@
 //!
 //! From below to above: [`client`] speaks with the server by the driver
 //! ([`crate::drivers::virtio_9p`]) and the crate `hayate-ninep`, [`pages`] are the content of files
-//! for mappings, [`file`](mod@file) is an open file, [`directory`] an open directory, [`node`] a
-//! file and the tree of all.
+//! for mappings, [`node`] is a file and the tree of all, [`content`] what happens to its pages,
+//! [`file`](mod@file) an open file, [`directory`] an open directory.
 //!
 //! # What is kept, and for how long
 //!
@@ -12,8 +12,9 @@
 //! ([`Caching::InUse`](crate::vfs::filesystem::Caching::InUse)), and no data of files but the pages
 //! of mappings. Those are compared with the file's size, times and version whenever its attributes
 //! come, at the latest when it is opened or executed, and taken out of every mapping if they
-//! differ. That is what Linux gives with `cache=none`, or more: it does not ask again for names
-//! that are in use.
+//! differ. Pages that a shared mapping changed are written to the server. That is what Linux gives
+//! with `cache=mmap`, or more: it does not ask again for names that are in use, and its reads do
+//! not find what a mapping has written.
 //!
 //! A server says by the *qid* which file a name leads to. All names of one file lead to one
 //! [`node::Node`] as long as it is in use. QEMU's server finds a file by the path by which the fid
@@ -22,12 +23,14 @@
 //!
 //! # Locks
 //!
-//! The table of nodes and the fields of a node are spin locks and leaves; the server is asked with
-//! none of them.
+//! The table of nodes and the fields of a node are spin locks and leaves, but for the list of
+//! changed files ([`content`]); the server is asked with none of them. A node's `appending` comes
+//! before the content lock of its page cache.
 //!
 //! Road not taken: leases or notifications for data that could be kept longer. 9P has none.
 
 mod client;
+mod content;
 mod directory;
 mod file;
 mod node;
@@ -40,6 +43,7 @@ use hayate_machine::warn;
 
 use self::client::Client;
 use self::node::Volume;
+use crate::page_cache::write_back;
 use crate::vfs::filesystem::FileSystem;
 use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_machine, register_type};
 
@@ -68,5 +72,6 @@ fn mount(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
         }
     }
     let (fid, _) = Client::connect(request.source)?;
+    write_back::start()?;
     Ok(Volume::new(fid)?)
 }

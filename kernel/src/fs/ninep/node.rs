@@ -18,6 +18,7 @@ use super::file::OpenedFile;
 use super::pages::{Content, Pages};
 use crate::page_cache::cache::PageCache;
 use crate::reclaim;
+use crate::schedule::Mutex;
 use crate::vfs::anonymous::empty_root;
 use crate::vfs::dentry::HeldNames;
 use crate::vfs::filesystem::{Caching, FileSystem, RootHandle, Usage, anonymous_device};
@@ -42,11 +43,13 @@ struct Known {
     attributes: reply::Attributes,
     /// Whether another change of the content would show in the attributes.
     is_settled: bool,
+    /// Counts changes of the size that were made here.
+    resizes: u64,
 }
 
 /// A file.
 pub struct Node {
-    volume: Arc<Volume>,
+    pub(super) volume: Arc<Volume>,
     kind: FileKind,
     number: u64,
     /// The latest walk to it.
@@ -57,9 +60,14 @@ pub struct Node {
     /// The latest fid that is open for reading.
     reader: SpinLock<Weak<Fid>>,
     known: SpinLock<Known>,
-    content: Once<Arc<PageCache>>,
+    /// Its pages, for mappings.
+    pub(super) content: Once<Arc<PageCache>>,
+    /// A fid that is open for writing, once a mapping could change pages.
+    pub(super) writer: SpinLock<Option<Arc<Fid>>>,
+    /// Held by a write to the end, from the question where that is.
+    pub(super) appending: Mutex<()>,
     /// Itself, for the source of its pages.
-    this: Weak<Node>,
+    pub(super) this: Weak<Node>,
 }
 
 impl Drop for Node {
@@ -102,8 +110,10 @@ impl Node {
             fid: SpinLock::new(fid),
             fresh: SpinLock::new(None),
             reader: SpinLock::new(Weak::new()),
-            known: SpinLock::new(Known { attributes, is_settled }),
+            known: SpinLock::new(Known { attributes, is_settled, resizes: 0 }),
             content: Once::new(),
+            writer: SpinLock::new(None),
+            appending: Mutex::new(()),
             this: this.clone(),
         })
     }
@@ -112,12 +122,13 @@ impl Node {
         self.kind
     }
 
-    fn key(&self) -> Key {
+    /// Which file it is.
+    pub(super) fn key(&self) -> Key {
         (self.number, self.kind as u8)
     }
 
     /// Returns the fid of the latest walk to it.
-    fn fid(&self) -> Arc<Fid> {
+    pub(super) fn fid(&self) -> Arc<Fid> {
         Arc::clone(&self.fid.lock())
     }
 
@@ -130,41 +141,68 @@ impl Node {
     fn found(&self, fid: Arc<Fid>, attributes: reply::Attributes) {
         let old = core::mem::replace(&mut *self.fid.lock(), fid);
         drop(old);
-        self.learn(attributes, true);
+        let known = *self.known.lock();
+        if attributes.size < known.attributes.size {
+            // It may be older than what a write here has added.
+            if let Ok(attributes) = self.ask_server() {
+                self.learn(attributes, true, known.resizes);
+            }
+            return;
+        }
+        self.learn(attributes, true, known.resizes);
     }
 
     /// Takes attributes. Pages that may not be those of the file any more are taken out; `by_name`:
-    /// the file may be opened now, so that is the last moment.
-    fn learn(&self, attributes: reply::Attributes, by_name: bool) {
-        let settled = is_settled(&attributes);
+    /// the file may be opened now, so that is the last moment. When the server was asked,
+    /// `resizes` changes of the size had been made here.
+    fn learn(&self, attributes: reply::Attributes, by_name: bool, resizes: u64) {
+        let is_settled = is_settled(&attributes);
         let mut known = self.known.lock();
-        let old = core::mem::replace(&mut known.attributes, attributes);
-        let was_settled = core::mem::replace(&mut known.is_settled, settled);
+        if attributes.size < known.attributes.size && known.resizes != resizes {
+            // The answer may be older than what a write here has added.
+            return;
+        }
+        let old = *known;
+        *known = Known { attributes, is_settled, ..old };
         drop(known);
         let stamp = |of: &reply::Attributes| (of.size, of.modified, of.changed, of.qid.version);
-        let differs = stamp(&old) != stamp(&attributes);
+        let differs = stamp(&old.attributes) != stamp(&attributes);
         if let Some(content) = self.content.get()
-            && (differs || by_name && !was_settled)
+            && (differs || by_name && !old.is_settled)
         {
-            content.refresh(0, u64::MAX >> 12, Some(attributes.size));
+            content.refresh(0, u64::MAX >> 12, || self.known_size());
+            self.leave_changed();
         }
+    }
+
+    fn known_size(&self) -> u64 {
+        self.known.lock().attributes.size
+    }
+
+    /// Takes the size that a change here has given it.
+    pub(super) fn resized(&self, size: u64) {
+        let mut known = self.known.lock();
+        known.attributes.size = size;
+        known.resizes += 1;
+    }
+
+    /// Notes that a write here reached to `end`. Returns the size.
+    pub(super) fn grew(&self, end: u64) -> u64 {
+        let mut known = self.known.lock();
+        if end > known.attributes.size {
+            known.attributes.size = end;
+            known.resizes += 1;
+        }
+        known.attributes.size
     }
 
     /// Asks for the attributes. A file that the server does not find any more by the path of its
     /// fid, but that is open, has the last ones, and no name.
-    fn ask(&self) -> Result<reply::Attributes> {
-        let opened = self.reader.lock().upgrade();
-        let asked = self.fid().attributes().and_then(|found| self.check(found.qid).map(|()| found));
-        let asked = match (asked, &opened) {
-            // A server that asks its own descriptor still finds it.
-            (Err(Errno::ENOENT | Errno::ESTALE), Some(opened)) => {
-                opened.attributes().and_then(|found| self.check(found.qid).map(|()| found))
-            }
-            (asked, _) => asked,
-        };
-        match asked {
+    pub(super) fn ask(&self) -> Result<reply::Attributes> {
+        let resizes = self.known.lock().resizes;
+        match self.ask_server() {
             Ok(attributes) => {
-                self.learn(attributes, false);
+                self.learn(attributes, false, resizes);
                 Ok(attributes)
             }
             Err(error @ (Errno::ENOENT | Errno::ESTALE)) => {
@@ -177,6 +215,19 @@ impl Node {
                 Ok(known.attributes)
             }
             Err(error) => Err(error),
+        }
+    }
+
+    /// Asks for the attributes, by an open fid too if there is no file with the path of the other.
+    fn ask_server(&self) -> Result<reply::Attributes> {
+        let opened = self.reader.lock().upgrade();
+        let asked = self.fid().attributes().and_then(|found| self.check(found.qid).map(|()| found));
+        match (asked, &opened) {
+            // A server that asks its own descriptor still finds it.
+            (Err(Errno::ENOENT | Errno::ESTALE), Some(opened)) => {
+                opened.attributes().and_then(|found| self.check(found.qid).map(|()| found))
+            }
+            (asked, _) => asked,
         }
     }
 
@@ -225,24 +276,26 @@ impl Content for Node {
         Ok(fid)
     }
 
-    fn wrote(&self, offset: u64, count: u64) {
-        let end = offset.saturating_add(count);
-        let mut known = self.known.lock();
-        known.attributes.size = known.attributes.size.max(end);
-        let size = known.attributes.size;
-        drop(known);
-        if let Some(content) = self.content.get()
-            && count != 0
-        {
-            content.refresh(offset >> 12, (end - 1) >> 12, Some(size));
-        }
+    fn writer(&self) -> Result<Arc<Fid>> {
+        self.writer.lock().clone().ok_or(Errno::EIO)
     }
 
-    fn size(&self) -> Result<u64> {
-        self.ask().map(|attributes| attributes.size)
+    fn end_of_pages(&self) -> u64 {
+        self.content.get().map_or(0, |content| content.size())
     }
 
-    fn open_fid(&self, flags: u32) -> Result<Arc<Fid>> {
+    fn prepare(&self, index: u64) -> Result<()> {
+        self.prepare_page(index)
+    }
+
+    fn let_go(&self) {
+        self.leave_changed();
+    }
+}
+
+impl Node {
+    /// Opens it with flags of `open(2)`.
+    pub(super) fn open_fid(&self, flags: u32) -> Result<Arc<Fid>> {
         let fresh = self.fresh.lock().take();
         let special = flags & PASSED & !(O_ACCMODE | O_LARGEFILE);
         let opened = match fresh {
@@ -303,7 +356,7 @@ impl Inode for Node {
             accessed: change.accessed.map(seconds),
             modified: change.modified.map(seconds),
         };
-        self.fid().change(asked)?;
+        self.change(asked)?;
         self.ask().map(drop)
     }
 
@@ -401,7 +454,8 @@ impl Inode for Node {
             return Err(Errno::ENXIO);
         }
         let fid = self.open_fid(request.flags)?;
-        Ok(Arc::new(OpenedFile::new(self, fid, request.flags)))
+        let seen = self.page_cache().and_then(|content| content.open_errors());
+        Ok(Arc::new(OpenedFile::new(self, fid, request.flags, seen)))
     }
 
     fn open_directory(self: Arc<Self>) -> Result<Option<Arc<dyn FileOps>>> {
@@ -414,15 +468,18 @@ impl Inode for Node {
             return None;
         }
         Some(Arc::clone(self.content.call_once(|| {
-            let size = self.known.lock().attributes.size;
-            PageCache::cached(size, Arc::new(Pages(self.this.clone() as Weak<dyn Content>)), false)
+            let pages = Pages(self.this.clone() as Weak<dyn Content>);
+            PageCache::written_back(self.known_size(), Arc::new(pages))
         })))
     }
 
     fn sync(&self, data_only: bool) -> Result<()> {
         match self.kind {
             FileKind::Directory => self.open_directory_fid()?.sync(data_only),
-            FileKind::Regular => self.reader()?.sync(data_only),
+            FileKind::Regular => {
+                self.settle_all()?;
+                self.reader()?.sync(data_only)
+            }
             _ => Ok(()),
         }
     }
@@ -455,13 +512,15 @@ fn host_device(device: u64) -> DeviceNumber {
 
 /// Which file it is: the server's number, and the kind, which a number that is used again may
 /// change.
-type Key = (u64, u8);
+pub type Key = (u64, u8);
 
 /// A mounted tree.
 pub struct Volume {
     device: u64,
     nodes: SpinLock<BTreeMap<Key, Weak<Node>>>,
     held: HeldNames,
+    /// The files with pages that the server does not have yet.
+    pub(super) changed: SpinLock<BTreeMap<Key, Arc<Node>>>,
     /// Whether the server may give files to another user, as far as is known.
     may_give_away: AtomicBool,
     root: RootHandle<Node>,
@@ -475,6 +534,7 @@ impl Volume {
             device: anonymous_device(),
             nodes: SpinLock::new(BTreeMap::new()),
             held: HeldNames::default(),
+            changed: SpinLock::new(BTreeMap::new()),
             may_give_away: AtomicBool::new(true),
             root: RootHandle::empty(),
             this: this.clone(),
@@ -562,6 +622,10 @@ impl FileSystem for Volume {
 
     fn held(&self) -> Option<&HeldNames> {
         Some(&self.held)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.sync_changed()
     }
 
     fn options(&self) -> String {
