@@ -532,6 +532,8 @@ impl Task for Service {
             .map_err(|error| Error::InvalidArgument(format!("cannot read the process: {error}")))?;
         let mut plan = spec::program(&wanted).map_err(failed)?;
         plan.terminal = request.terminal;
+        let spec = spec::read(&container.bundle).map_err(failed)?;
+        plan.filter = spec::filter(&spec).map_err(failed)?;
         let stdio = Stdio {
             input: request.stdin,
             output: request.stdout,

@@ -8,8 +8,9 @@
 
 use crate::hooks::{self, Hooks};
 use crate::size::Size;
-use crate::{controls, devices};
+use crate::{controls, devices, seccomp};
 use anyhow::{Context, Result, bail, ensure};
+use hayate_container_plan::filter::Filter;
 use hayate_container_plan::{Capabilities, Limit, Mount, Plan};
 use oci_spec::runtime::{self, LinuxNamespace, LinuxNamespaceType};
 use oci_spec::runtime::{PosixRlimitType, Process, Spec};
@@ -199,6 +200,7 @@ pub fn wanted(spec: &Spec, bundle: &Path) -> Result<Wanted> {
         }
         let paths =
             |list: &Option<Vec<String>>| list.iter().flatten().map(bytes).collect::<Vec<_>>();
+        plan.filter = filter(spec)?;
         plan.masked = paths(linux.masked_paths());
         plan.read_only = paths(linux.readonly_paths());
         for (name, value) in linux.sysctl().iter().flatten() {
@@ -217,6 +219,12 @@ pub fn wanted(spec: &Spec, bundle: &Path) -> Result<Wanted> {
         pids: pids(spec)?,
         hooks: hooks::of(spec)?,
     })
+}
+
+/// Returns the filter of system calls of a container's programs, the further ones too.
+pub fn filter(spec: &Spec) -> Result<Option<Filter>> {
+    let wanted = spec.linux().as_ref().and_then(|linux| linux.seccomp().as_ref());
+    Ok(wanted.map(seccomp::filter).transpose()?.flatten())
 }
 
 /// Refuses what a program would count on and not get.
@@ -449,7 +457,7 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_refused() {
         type Change = fn(&mut Value);
-        let changes: [(Change, &str); 12] = [
+        let changes: [(Change, &str); 13] = [
             (
                 |spec| {
                     spec["linux"]["devices"] =
@@ -485,6 +493,12 @@ mod tests {
             (
                 |spec| spec["hooks"] = json!({ "startContainer": [{ "path": "/bin/true" }] }),
                 "/bin/true",
+            ),
+            (
+                |spec| {
+                    spec["linux"]["seccomp"] = json!({ "defaultAction": "SCMP_ACT_NOTIFY" });
+                },
+                "judge system calls",
             ),
             (|spec| spec["mounts"][0]["type"] = json!("nfs"), "nfs"),
             (|spec| spec["process"]["args"] = json!([]), "no program"),

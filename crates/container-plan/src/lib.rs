@@ -6,14 +6,17 @@
 //! says only what the guest does, in its order. So the guest needs no reader of JSON, which each
 //! machine would load at its boot. The form is that of the guest's job: [records](hayate_records).
 //!
-//! [`interface`] has what the guest is told of the pod's network, and [`device`] the nodes that a
-//! container has and the program that says which it may use.
+//! [`interface`] has what the guest is told of the pod's network, [`device`] the nodes that a
+//! container has and the program that says which it may use, and [`filter`] the one that judges its
+//! system calls.
 #![forbid(unsafe_code)]
 
 pub mod device;
+pub mod filter;
 pub mod interface;
 
 use device::{Node, Rule};
+use filter::Filter;
 use hayate_records::{Records, number, numbers, read, text, unknown};
 
 /// Where the guest finds the folder that the shim shares with the machine. Each container has a
@@ -122,6 +125,8 @@ pub struct Plan {
     pub nodes: Vec<Node>,
     /// Which devices it may use: the last rule counts that names one. None: all.
     pub rules: Vec<Rule>,
+    /// The filter of system calls.
+    pub filter: Option<Filter>,
 }
 
 impl Plan {
@@ -179,6 +184,10 @@ impl Plan {
             out.put("node-device", node.numbers());
         }
         self.rules.iter().for_each(|rule| out.put("rule", rule.numbers()));
+        if let Some(filter) = &self.filter {
+            out.show("filter", filter.flags);
+            out.put("filter-program", filter.text());
+        }
         let facts = [
             ("terminal", self.terminal),
             ("no-new-privileges", self.no_new_privileges),
@@ -248,6 +257,12 @@ impl Plan {
                     plan.nodes.last_mut().ok_or("a device of no node")?.set(numbers(value)?)?;
                 }
                 b"rule" => plan.rules.push(Rule::of(numbers(value)?)?),
+                b"filter" => {
+                    plan.filter = Some(Filter { flags: number(value)?, ..Filter::default() });
+                }
+                b"filter-program" => {
+                    plan.filter.as_mut().ok_or("a program of no filter")?.set_program(value)?;
+                }
                 b"cgroup-namespace" => plan.cgroup_namespace = true,
                 b"terminal" => plan.terminal = true,
                 b"no-new-privileges" => plan.no_new_privileges = true,
@@ -306,6 +321,7 @@ mod tests {
             read_only_root: flag,
             spreading: flag.then_some(count),
             cgroup_namespace: !flag,
+            filter: flag.then(|| Filter { flags: 2, program: vec![count, 6] }),
         }
     }
 
@@ -337,6 +353,9 @@ mod tests {
             (b"control-value=1\0", "a value of no file"),
             (b"node-device=2:1:3:0:0:0\0", "a device of no node"),
             (b"node=/dev/a\0node-device=3:1:3:0:0:0\0", "no kind"),
+            (b"filter-program=0000000000000006\0", "a program of no filter"),
+            (b"filter=0\0filter-program=06\0", "that no filter has"),
+            (b"filter=0\0filter-program=000000000000000x\0", "invalid digit"),
             (b"rule=1:0:-1:-1:9\0", "no access"),
         ] {
             let error = Plan::decode(bytes).unwrap_err();

@@ -1,6 +1,6 @@
 //! What a program of a container may do: user, groups, capabilities, limits.
 
-use crate::{During, Failure};
+use crate::{During, Failure, seccomp};
 use hayate_container_plan::{Capabilities, Plan};
 use rustix::fs::{Gid, Mode, Uid, fchown};
 use rustix::process::{Resource, Rlimit, setrlimit, umask};
@@ -61,6 +61,11 @@ pub fn become_user(plan: &Plan) -> Result<Vec<u8>, Failure> {
         }
     }
     umask(Mode::from_raw_mode(plan.mask.unwrap_or(0o022)));
+    if let Some(filter) = plan.filter.as_ref().filter(|_| !plan.no_new_privileges) {
+        // While there is the capability for it, as runc does; a program that renounces privileges
+        // gets its filter last, so that it need not allow what comes before.
+        seccomp::install(filter)?;
+    }
     if let Some(sets) = &plan.capabilities {
         for number in 0..64 {
             if let Some(one) = named(1 << number)

@@ -38,6 +38,7 @@ mod identity;
 mod members;
 mod network;
 mod root;
+mod seccomp;
 
 use cgroup::Group;
 use hayate_container_plan::interface::Interface;
@@ -220,6 +221,12 @@ fn begin(plan: &Plan, number: u32) -> Result<(), Failure> {
     let mut output = std::io::stdout();
     let _ = writeln!(output, "ok {number}");
     let _ = output.flush();
+    if let Some(filter) = plan.filter.as_ref().filter(|_| plan.no_new_privileges)
+        && let Err(Failure(text)) = seccomp::install(filter)
+    {
+        eprintln!("{text}");
+        std::process::exit(125);
+    }
     let error = command.exec();
     // The shim has heard that it was started; it is the program's own end from here on.
     eprintln!("cannot run {}: {error}", String::from_utf8_lossy(&file));

@@ -6,6 +6,7 @@
 
 mod checks;
 mod daemon;
+mod filters;
 mod groups;
 mod namespaces;
 mod network;
@@ -21,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-const CHECKS: [(&str, Check); 21] = [
+const CHECKS: [(&str, Check); 22] = [
     ("a_container_runs_as_by_ctr_run", checks::runs),
     ("streams_pass_unchanged", checks::streams),
     ("a_container_has_a_terminal", checks::on_terminal),
@@ -29,6 +30,7 @@ const CHECKS: [(&str, Check); 21] = [
     ("signals_and_pauses", checks::signals),
     ("the_specification_counts", checks::specification),
     ("what_cannot_be_had_is_refused", checks::refused),
+    ("system_calls_are_filtered", filters::filters),
     ("programs_of_the_host_take_part", checks::helpers),
     ("a_pod_is_one_machine", checks::pod),
     ("memory_that_lacks_is_told", checks::memory),
