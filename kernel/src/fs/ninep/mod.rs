@@ -60,7 +60,7 @@ fn mount(request: &MountRequest<'_>) -> Result<Arc<dyn FileSystem>> {
         let good = match key {
             b"trans" => value == b"virtio",
             b"version" => value == b"9p2000.L",
-            b"cache" => value == b"none" || value == b"0",
+            b"cache" => value == b"none" || value == b"0" || value == b"mmap",
             b"access" => value == b"any" || value == b"user" || value == b"client",
             b"msize" => !value.is_empty() && value.iter().all(u8::is_ascii_digit),
             b"uname" | b"aname" | b"dfltuid" | b"dfltgid" => value == b"0" || value.is_empty(),
