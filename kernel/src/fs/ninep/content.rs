@@ -24,17 +24,19 @@
 //! writes would not be seen as long as the mapping is there.
 
 use alloc::sync::Arc;
+use core::ops::Bound;
 
 use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;
 use hayate_ninep::request;
 
 use super::client::Fid;
+use super::file::Opened;
 use super::node::{Node, Volume};
 use super::pages::PAGE;
 use crate::page_cache::cache::PageCache;
-use crate::reclaim::growth;
-use crate::schedule::MutexGuard;
+use crate::schedule::{Mutex, MutexGuard};
+use crate::vfs::inode::Inode;
 
 const SHIFT: u32 = PAGE.trailing_zeros();
 /// The last page that there can be.
@@ -44,50 +46,6 @@ impl Node {
     /// Returns the page cache, if there is one, with its content lock.
     fn locked_content(&self) -> Option<(&Arc<PageCache>, MutexGuard<'_, ()>)> {
         self.content.get().map(|content| (content, content.lock_content()))
-    }
-
-    /// Has the changed pages of `length` bytes from `offset` on written, for a read of the server.
-    pub fn settle(&self, offset: u64, length: usize) -> Result<()> {
-        let Some(content) = self.content.get().filter(|_| length != 0) else { return Ok(()) };
-        let end = offset.saturating_add(length as u64);
-        content.write_newer(offset >> SHIFT, (end - 1) >> SHIFT)
-    }
-
-    /// Has all changed pages written.
-    ///
-    /// # Errors
-    /// `ENOMEM`. The page cache tells others ([`PageCache::tell_errors`]).
-    pub fn settle_all(&self) -> Result<()> {
-        match self.content.get().map(|content| content.write_newer(0, LAST)) {
-            Some(Err(Errno::ENOMEM)) => Err(Errno::ENOMEM),
-            _ => Ok(()),
-        }
-    }
-
-    /// Keeps a fid that is open for writing, and does not append, for the pages that a mapping is
-    /// going to change.
-    pub fn keep_writer(&self, fid: Arc<Fid>) {
-        let mut writer = self.writer.lock();
-        let spare = if writer.is_none() { writer.replace(fid) } else { Some(fid) };
-        drop(writer);
-        drop(spare);
-    }
-
-    /// Writes bytes of frames; returns how many the server took.
-    pub fn write(&self, fid: &Fid, offset: u64, frames: &[Frame], count: usize) -> Result<usize> {
-        let (first, end) = (offset >> SHIFT, offset.saturating_add(count as u64));
-        let last = end.saturating_sub(1) >> SHIFT;
-        let locked = self.locked_content();
-        if let Some((content, _)) = &locked {
-            settle_range(content, first, last)?;
-        }
-        let written = fid.write(offset, frames, count)?;
-        let size = self.grew(offset.saturating_add(written as u64));
-        if let Some((content, _lock)) = locked {
-            content.take_size(size);
-            content.drop_copies(first, last);
-        }
-        Ok(written)
     }
 
     /// Makes the page ready for changes by a mapping, which holds the file open.
@@ -139,21 +97,79 @@ impl Node {
     }
 }
 
+impl Opened for Node {
+    fn open_fid(&self, flags: u32) -> Result<Arc<Fid>> {
+        self.open_at_server(flags)
+    }
+
+    fn end(&self) -> Result<u64> {
+        self.ask().map(|attributes| attributes.size)
+    }
+
+    fn appending(&self) -> &Mutex<()> {
+        &self.appending
+    }
+
+    fn pages(&self) -> Option<Arc<PageCache>> {
+        self.page_cache()
+    }
+
+    fn settle(&self, offset: u64, length: usize) -> Result<()> {
+        let Some(content) = self.content.get().filter(|_| length != 0) else { return Ok(()) };
+        let end = offset.saturating_add(length as u64);
+        content.write_newer(offset >> SHIFT, (end - 1) >> SHIFT)
+    }
+
+    fn settle_all(&self) -> Result<()> {
+        match self.content.get().map(|content| content.write_newer(0, LAST)) {
+            Some(Err(Errno::ENOMEM)) => Err(Errno::ENOMEM),
+            _ => Ok(()),
+        }
+    }
+
+    fn keep_writer(&self, fid: Arc<Fid>) {
+        let mut writer = self.writer.lock();
+        let spare = if writer.is_none() { writer.replace(fid) } else { Some(fid) };
+        drop(writer);
+        drop(spare);
+    }
+
+    fn write(&self, fid: &Fid, offset: u64, frames: &[Frame], count: usize) -> Result<usize> {
+        let (first, end) = (offset >> SHIFT, offset.saturating_add(count as u64));
+        let last = end.saturating_sub(1) >> SHIFT;
+        let locked = self.locked_content();
+        if let Some((content, _)) = &locked {
+            settle_range(content, first, last)?;
+        }
+        let written = fid.write(offset, frames, count);
+        let size = self.grew(offset.saturating_add(*written.as_ref().unwrap_or(&0) as u64));
+        if let Some((content, _lock)) = locked {
+            content.take_size(size);
+            // The server may have taken some even if that is not known.
+            content.drop_copies(first, last);
+        }
+        written
+    }
+}
+
 impl Volume {
     /// Has the changed pages of all files written, and makes them persistent.
     pub(super) fn sync_changed(&self) -> Result<()> {
-        let changed = {
-            let changed = self.changed.lock();
-            growth::collect(changed.values().cloned())?
-        };
         let mut outcome = Ok(());
-        for node in changed {
-            // The fid first: it is given up with the last changed page.
-            let writer = node.writer.lock().clone();
+        let mut at = Bound::Unbounded;
+        loop {
+            let next = self
+                .changed
+                .lock()
+                .range((at, Bound::Unbounded))
+                .next()
+                .map(|(_, node)| node.clone());
+            let Some(node) = next else { return outcome };
+            at = Bound::Excluded(node.key());
             outcome = outcome.and(node.settle_all());
+            let writer = node.writer.lock().clone();
             outcome = outcome.and(writer.map_or(Ok(()), |writer| writer.sync(false)));
         }
-        outcome
     }
 }
 

@@ -9,22 +9,52 @@ use hayate_machine::sync::SpinLock;
 use hayate_protocols::write_errors::Seen;
 
 use super::client::Fid;
-use super::node::Node;
 use super::pages::PAGE;
 use crate::drivers::virtio_9p::FRAMES;
+use crate::page_cache::cache::PageCache;
 use crate::reclaim;
 use crate::reclaim::growth::Grow;
-use crate::schedule;
+use crate::schedule::{self, Mutex};
 use crate::vfs::caller;
 use crate::vfs::content::SIZE_MAX;
-use crate::vfs::inode::Inode;
 use crate::vfs::open_file::flags::*;
 use crate::vfs::open_file::{FileOps, MapSource, OpenFile, Traits};
 use crate::vfs::transfer::{Input, Output};
 
+/// What an open file needs of its node.
+pub trait Opened: Send + Sync {
+    /// Opens it with flags of `open(2)`.
+    fn open_fid(&self, flags: u32) -> Result<Arc<Fid>>;
+
+    /// Asks where it ends.
+    fn end(&self) -> Result<u64>;
+
+    /// The lock that a write to the end holds, from the question where that is.
+    fn appending(&self) -> &Mutex<()>;
+
+    /// Returns its pages, for mappings.
+    fn pages(&self) -> Option<Arc<PageCache>>;
+
+    /// Keeps a fid that is open for writing, and does not append, for the pages that a mapping is
+    /// going to change.
+    fn keep_writer(&self, fid: Arc<Fid>);
+
+    /// Has the changed pages of `length` bytes from `offset` on written, for a read of the server.
+    fn settle(&self, offset: u64, length: usize) -> Result<()>;
+
+    /// Has all changed pages written.
+    ///
+    /// # Errors
+    /// `ENOMEM`. The page cache tells others ([`PageCache::tell_errors`]).
+    fn settle_all(&self) -> Result<()>;
+
+    /// Writes bytes of frames; returns how many the server took.
+    fn write(&self, fid: &Fid, offset: u64, frames: &[Frame], count: usize) -> Result<usize>;
+}
+
 /// An open file.
 pub struct OpenedFile {
-    node: Arc<Node>,
+    node: Arc<dyn Opened>,
     /// The file, opened at the server.
     fid: SpinLock<Arc<Fid>>,
     /// The flags with which it was opened there.
@@ -70,12 +100,8 @@ fn each(
 }
 
 impl OpenedFile {
-    pub(super) fn new(
-        node: Arc<Node>,
-        fid: Arc<Fid>,
-        flags: u32,
-        seen: Option<Seen>,
-    ) -> OpenedFile {
+    pub(super) fn new(node: Arc<dyn Opened>, fid: Arc<Fid>, flags: u32) -> OpenedFile {
+        let seen = node.pages().and_then(|pages| pages.open_errors());
         OpenedFile { node, fid: SpinLock::new(fid), flags: SpinLock::new(flags), seen }
     }
 
@@ -150,8 +176,8 @@ impl FileOps for OpenedFile {
         let _appending;
         if file.appends() {
             // The server's descriptor appends too, wherever the host has brought the end by then.
-            _appending = self.node.appending.lock();
-            *offset = self.node.ask()?.size;
+            _appending = self.node.appending().lock();
+            *offset = self.node.end()?;
         }
         if *offset >= SIZE_MAX {
             return Err(Errno::EFBIG);
@@ -162,7 +188,7 @@ impl FileOps for OpenedFile {
     }
 
     fn map(&self, file: &OpenFile) -> Result<MapSource> {
-        let content = self.node.page_cache().ok_or(Errno::ENODEV)?;
+        let content = self.node.pages().ok_or(Errno::ENODEV)?;
         if file.readable() && file.writable() {
             let flags = *self.flags.lock();
             // A server that appends does so wherever a write begins (pwrite(2)).
@@ -176,8 +202,8 @@ impl FileOps for OpenedFile {
     fn sync(&self, _: &OpenFile, data_only: bool) -> Result<()> {
         self.node.settle_all()?;
         let synced = self.fid().sync(data_only);
-        let content = self.node.content.get();
-        content.map_or(Ok(()), |content| content.tell_errors(self.seen.as_ref())).and(synced)
+        let pages = self.node.pages();
+        pages.map_or(Ok(()), |pages| pages.tell_errors(self.seen.as_ref())).and(synced)
     }
 
     /// Programs and the host see what a mapping wrote as soon as the file is closed and unmapped,

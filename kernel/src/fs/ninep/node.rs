@@ -14,7 +14,7 @@ use hayate_ninep::request::REMOVE_DIRECTORY;
 
 use super::client::Fid;
 use super::directory::{OpenDirectory, enumerate};
-use super::file::OpenedFile;
+use super::file::{Opened, OpenedFile};
 use super::pages::{Content, Pages};
 use crate::page_cache::cache::PageCache;
 use crate::reclaim;
@@ -295,7 +295,7 @@ impl Content for Node {
 
 impl Node {
     /// Opens it with flags of `open(2)`.
-    pub(super) fn open_fid(&self, flags: u32) -> Result<Arc<Fid>> {
+    pub(super) fn open_at_server(&self, flags: u32) -> Result<Arc<Fid>> {
         let fresh = self.fresh.lock().take();
         let special = flags & PASSED & !(O_ACCMODE | O_LARGEFILE);
         let opened = match fresh {
@@ -453,9 +453,8 @@ impl Inode for Node {
         if self.kind != FileKind::Regular {
             return Err(Errno::ENXIO);
         }
-        let fid = self.open_fid(request.flags)?;
-        let seen = self.page_cache().and_then(|content| content.open_errors());
-        Ok(Arc::new(OpenedFile::new(self, fid, request.flags, seen)))
+        let fid = self.open_at_server(request.flags)?;
+        Ok(Arc::new(OpenedFile::new(self, fid, request.flags)))
     }
 
     fn open_directory(self: Arc<Self>) -> Result<Option<Arc<dyn FileOps>>> {
