@@ -330,13 +330,13 @@ impl Pod {
     pub fn meant(&self, pid: u32, name: &str) -> anyhow::Result<String> {
         ensure!(
             pid != 0 && pid == self.pid(),
-            "the PID namespace of process {pid} is asked for, which is none of the pod's"
+            "a namespace of process {pid} is asked for, which is none of the pod's"
         );
         let tasks = hold(&self.tasks);
         let mut names = tasks.keys();
         let only = names.next().filter(|_| names.next().is_none());
         let found = tasks.get_key_value(name).map(|(name, _)| name).or(only);
-        found.cloned().context("which container's PID namespace is asked for cannot be told")
+        found.cloned().context("which container's namespace is asked for cannot be told")
     }
 
     /// Tells containerd of an event.

@@ -138,6 +138,9 @@ impl Service {
             Pids::Machine => Numbers::Machine,
             Pids::Of(pid) => Numbers::Of(self.pod.meant(pid, &pod)?),
         };
+        let meant = |pid: Option<u32>| pid.map(|pid| self.pod.meant(pid, &pod)).transpose();
+        wanted.plan.names_of = meant(wanted.names_of)?;
+        wanted.plan.ipc_of = meant(wanted.ipc_of)?;
         let place = folder::place(&bundle, &pod)?;
         let folder = Folder::make(&place, id, &bundle)?;
         let mut made = self.fill(&folder, &request.rootfs, &mut wanted, id, &place).await;

@@ -11,7 +11,7 @@ use crate::size::Size;
 use crate::{controls, devices, seccomp};
 use anyhow::{Context, Result, bail, ensure};
 use hayate_container_plan::filter::Filter;
-use hayate_container_plan::{Capabilities, Limit, Mount, Plan};
+use hayate_container_plan::{Capabilities, Limit, MEMORY, Mount, Plan};
 use oci_spec::runtime::{self, LinuxNamespace, LinuxNamespaceType};
 use oci_spec::runtime::{PosixRlimitType, Process, Spec};
 use std::collections::HashSet;
@@ -106,6 +106,9 @@ const PRIVATE: u64 = 1 << 18;
 const SLAVE: u64 = 1 << 19;
 const SHARED: u64 = 1 << 20;
 
+/// Where programs share memory (shm_overview(7)).
+const SHARED_MEMORY: &[u8] = b"/dev/shm";
+
 /// The PID namespace of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pids {
@@ -155,6 +158,10 @@ pub struct Wanted {
     pub network: Network,
     /// Its PID namespace.
     pub pids: Pids,
+    /// The process of the host whose UTS namespace it has, which stands for a container of the pod.
+    pub names_of: Option<u32>,
+    /// The same of the IPC namespace.
+    pub ipc_of: Option<u32>,
     /// Programs of the host to be run.
     pub hooks: Hooks,
 }
@@ -217,6 +224,8 @@ pub fn wanted(spec: &Spec, bundle: &Path) -> Result<Wanted> {
         size: Size::of(spec),
         network: network(spec),
         pids: pids(spec)?,
+        names_of: process_of(spec, LinuxNamespaceType::Uts, "uts")?,
+        ipc_of: process_of(spec, LinuxNamespaceType::Ipc, "ipc")?,
         hooks: hooks::of(spec)?,
     })
 }
@@ -358,8 +367,16 @@ fn read_mount(
                 !spread.iter().any(|flags| flags & SHARED != 0),
                 "{shown}: what a container mounts does not reach the host"
             );
+            let path = bundle.join(path);
+            if target == SHARED_MEMORY
+                && let Some(size) = memory(&path)
+            {
+                let source = path.as_os_str().as_bytes().to_vec();
+                let data = format!("mode=1777,size={size}").into_bytes();
+                return Ok((Mount { source, data, ..plain(MEMORY) }, None));
+            }
             let follows = !spread.iter().any(|flags| flags & (PRIVATE | UNBINDABLE) != 0);
-            let (path, read_only) = (bundle.join(path), flags & 1 != 0);
+            let read_only = flags & 1 != 0;
             let mount = Mount { data: Vec::new(), ..plain("bind") };
             (mount, Some(Source { number, path, read_only, follows }))
         }
@@ -388,16 +405,36 @@ fn network(spec: &Spec) -> Network {
 
 /// The PID namespace: by a path, that of a process of the host.
 fn pids(spec: &Spec) -> Result<Pids> {
-    let Some(own) = namespace(spec, LinuxNamespaceType::Pid) else { return Ok(Pids::Machine) };
-    let Some(path) = own.path().as_ref().filter(|path| !path.as_os_str().is_empty()) else {
-        return Ok(Pids::New);
-    };
-    let named = path.to_str().and_then(|path| path.strip_prefix("/proc/")?.strip_suffix("/ns/pid"));
-    let number = named.and_then(|number| number.parse().ok());
+    if namespace(spec, LinuxNamespaceType::Pid).is_none() {
+        return Ok(Pids::Machine);
+    }
+    Ok(process_of(spec, LinuxNamespaceType::Pid, "pid")?.map_or(Pids::New, Pids::Of))
+}
+
+/// The process of the host whose namespace is asked for. None: a new one.
+///
+/// # Errors
+/// The path is another one than that of a process.
+fn process_of(spec: &Spec, kind: LinuxNamespaceType, file: &str) -> Result<Option<u32>> {
+    let path = namespace(spec, kind).and_then(|own| own.path().as_ref());
+    let Some(path) = path.filter(|path| !path.as_os_str().is_empty()) else { return Ok(None) };
+    let named = path.to_str().and_then(|path| path.strip_prefix("/proc/"));
+    let number = named.and_then(|path| path.strip_suffix(&format!("/ns/{file}"))?.parse().ok());
     let number = number.with_context(|| {
-        format!("the PID namespace {} is asked for, which is none of the pod's", path.display())
+        format!("the {kind} namespace {} is asked for, which is none of the pod's", path.display())
     })?;
-    Ok(Pids::Of(number))
+    Ok(Some(number))
+}
+
+/// Whether a bound folder is empty memory of the host (`/dev/shm` of a pod, an `emptyDir` of
+/// memory): its size in bytes.
+fn memory(path: &Path) -> Option<u64> {
+    /// `TMPFS_MAGIC` (include/uapi/linux/magic.h)
+    const TMPFS: u64 = 0x0102_1994;
+    let found = rustix::fs::statfs(path).ok()?;
+    let is_empty = std::fs::read_dir(path).ok()?.next().is_none();
+    let size = found.f_blocks.saturating_mul(found.f_bsize as u64);
+    (found.f_type as u64 == TMPFS && is_empty).then_some(size)
 }
 
 #[cfg(test)]
@@ -532,6 +569,35 @@ mod tests {
         assert!(!plan.rules.is_empty());
         let none = of(|spec| spec["linux"] = json!({})).unwrap();
         assert_eq!((none.pids, none.plan.controls.len()), (Pids::Machine, 0));
+    }
+
+    #[test]
+    fn a_container_shares_what_its_pod_has() {
+        let memory =
+            ["/dev/shm", "/run/shm"].into_iter().find(|path| memory(Path::new(path)).is_some());
+        let changed = of(|spec| {
+            spec["linux"]["namespaces"] = json!([
+                { "type": "uts", "path": "/proc/77/ns/uts" },
+                { "type": "ipc", "path": "/proc/78/ns/ipc" },
+            ]);
+            if let Some(memory) = memory {
+                spec["mounts"][2] = json!({ "destination": "/dev/shm", "type": "bind",
+                                            "source": memory, "options": ["rbind"] });
+            }
+        });
+        let wanted = changed.unwrap();
+        assert_eq!((wanted.names_of, wanted.ipc_of), (Some(77), Some(78)));
+        if let Some(memory) = memory {
+            let mount = &wanted.plan.mounts[2];
+            assert_eq!((&mount.kind[..], &mount.source[..]), (MEMORY, memory.as_bytes()));
+            assert!(mount.data.starts_with(b"mode=1777,size=") && wanted.sources.is_empty());
+        }
+        let wrong = of(|spec| {
+            let path = "/proc/77/ns/ipc";
+            spec["linux"]["namespaces"] = json!([{ "type": "uts", "path": path }]);
+        });
+        let error = wrong.err().map(|error| format!("{error:#}")).unwrap_or_default();
+        assert!(error.contains("none of the pod's"), "{error}");
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub const PLAN: &str = "plan";
 pub const INTERFACE: &str = "interface";
 /// In the folder of a container: folders and files of the host that are shown in it.
 pub const SOURCES: &str = "sources";
+/// The type of a mount that shows memory which containers of the pod share (`/dev/shm`).
+pub const MEMORY: &str = "memory";
 /// The guest's program that carries plans out.
 pub const PROGRAM: &str = "container";
 
@@ -62,9 +64,10 @@ pub struct Limit {
 /// A mount in the container, made in the order of the plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mount {
-    /// The type of file system; `bind` shows `source`.
+    /// The type of file system; `bind` shows `source`, and [`MEMORY`] memory of the machine.
     pub kind: String,
-    /// For `bind`: a path in the folder of the container.
+    /// For `bind`: a path in the folder of the container; for [`MEMORY`]: a name, by which all
+    /// containers of the pod have the same.
     pub source: Vec<u8>,
     /// The path in the container.
     pub target: Vec<u8>,
@@ -119,6 +122,10 @@ pub struct Plan {
     pub spreading: Option<u64>,
     /// Whether it has a cgroup namespace of its own.
     pub cgroup_namespace: bool,
+    /// The container whose UTS namespace it has. None: one of its own.
+    pub names_of: Option<String>,
+    /// The container whose IPC namespace it has. None: one of its own.
+    pub ipc_of: Option<String>,
     /// Files of its control group and what is written to them, in this order.
     pub controls: Vec<(String, Vec<u8>)>,
     /// Nodes of devices, beside those that every container has.
@@ -174,6 +181,12 @@ impl Plan {
         out.put_all("read-only", &self.read_only);
         if let Some(flags) = self.spreading {
             out.show("spreading", flags);
+        }
+        if let Some(id) = &self.names_of {
+            out.put("names-of", id);
+        }
+        if let Some(id) = &self.ipc_of {
+            out.put("ipc-of", id);
         }
         for (file, value) in &self.controls {
             out.put("control", file);
@@ -248,6 +261,8 @@ impl Plan {
                 b"masked" => plan.masked.push(value.to_vec()),
                 b"read-only" => plan.read_only.push(value.to_vec()),
                 b"spreading" => plan.spreading = Some(number(value)?),
+                b"names-of" => plan.names_of = Some(text(value)?),
+                b"ipc-of" => plan.ipc_of = Some(text(value)?),
                 b"control" => plan.controls.push((text(value)?, Vec::new())),
                 b"control-value" => {
                     plan.controls.last_mut().ok_or("a value of no file")?.1 = value.to_vec();
@@ -321,6 +336,8 @@ mod tests {
             read_only_root: flag,
             spreading: flag.then_some(count),
             cgroup_namespace: !flag,
+            names_of: flag.then(|| "pod".into()),
+            ipc_of: Some("other".into()),
             filter: flag.then(|| Filter { flags: 2, program: vec![count, 6] }),
         }
     }

@@ -16,8 +16,9 @@
 //!
 //! # What a container is here
 //!
-//! Mount, UTS and IPC namespaces of its own, a control group, a cgroup namespace if it wants one,
-//! and its root file system as the root directory. The guest's init has started this program in the
+//! A mount namespace, UTS and IPC namespaces of its own or of another container of the pod, a
+//! control group, a cgroup namespace if it wants one, and its root file system as the root
+//! directory. The guest's init has started this program in the
 //! PID namespace of the container. A process belongs to the container in whose control group it is,
 //! so `end` finds what its first program has left behind, however it was started.
 //! `/run/containers/ID` holds the number of the first program and the name of its mount namespace.
@@ -133,7 +134,8 @@ fn run(id: &str) -> Result<(), Failure> {
     let group = Group::make(id, &plan.controls)?;
     let folder = group.open()?;
     group.enter(None)?;
-    root::unshare(plan.cgroup_namespace)?;
+    root::make_shared(&plan)?;
+    root::unshare(&plan)?;
     members::note(id, number)?;
     root::make(id, &plan)?;
     if !plan.rules.is_empty() {

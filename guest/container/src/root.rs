@@ -6,21 +6,25 @@
 //! mounts are made from inside, so that links in the container lead nowhere else. What they show of
 //! the shared folder is held before that by `open_tree(2)`.
 
-use crate::{During, Failure};
+use crate::{During, Failure, members};
 use hayate_container_plan::device::{Kind, Node};
-use hayate_container_plan::{Mount, POD, Plan, ROOT};
-use rustix::fs::{CWD, FileType, Gid, Mode, OFlags, Uid};
-use rustix::fs::{chown, makedev, mknodat, open, symlink};
+use hayate_container_plan::{MEMORY, Mount, POD, Plan, ROOT};
+use rustix::fs::{CWD, FileType, FlockOperation, Gid, Mode, OFlags, Uid};
+use rustix::fs::{chown, flock, makedev, mknodat, open, symlink};
 use rustix::io::Errno;
 use rustix::mount::{
     MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind_recursive,
     mount_change, mount_move, mount_remount, move_mount, open_tree,
 };
 use rustix::process::{chdir, chroot};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::ffi::{CString, OsStr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Where the memory is that containers share.
+const SHARED: &str = "/run/containers.memory";
 
 /// Devices of every container: name, major and minor number (runtime-spec, config-linux.md,
 /// "Default Devices").
@@ -42,13 +46,61 @@ const LINKS: [(&str, &str); 5] = [
     ("stderr", "/proc/self/fd/2"),
 ];
 
-/// Gives this process namespaces of its own. The root of a cgroup namespace is its group.
-pub fn unshare(cgroups: bool) -> Result<(), Failure> {
+/// Gives this process namespaces: its own, or those of other containers of the pod. The root of a
+/// cgroup namespace is its group.
+pub fn unshare(plan: &Plan) -> Result<(), Failure> {
     use rustix::thread::{UnshareFlags, unshare_unsafe};
-    let mut kinds = UnshareFlags::NEWNS | UnshareFlags::NEWUTS | UnshareFlags::NEWIPC;
-    kinds.set(UnshareFlags::NEWCGROUP, cgroups);
+    let of_others = [(&plan.names_of, UnshareFlags::NEWUTS), (&plan.ipc_of, UnshareFlags::NEWIPC)];
+    let mut kinds = UnshareFlags::NEWNS;
+    kinds.set(UnshareFlags::NEWCGROUP, plan.cgroup_namespace);
+    for (other, kind) in of_others {
+        kinds.set(kind, other.is_none());
+    }
     // SAFETY: the table of descriptors stays as it is, and this process has one thread.
-    unsafe { unshare_unsafe(kinds) }.during("cannot make namespaces")
+    unsafe { unshare_unsafe(kinds) }.during("cannot make namespaces")?;
+    let names = LinkNameSpaceType::HostNameAndNISDomainName;
+    let ipc = LinkNameSpaceType::InterProcessCommunication;
+    for (other, file, kind) in [(&plan.names_of, "uts", names), (&plan.ipc_of, "ipc", ipc)] {
+        let Some(other) = other else { continue };
+        let path = format!("/proc/{}/ns/{file}", members::first(other)?);
+        let namespace = open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+            .during(format!("cannot open {path}"))?;
+        move_into_link_name_space(namespace.as_fd(), Some(kind))
+            .during(format!("cannot enter the namespace of {other}"))?;
+    }
+    Ok(())
+}
+
+/// Makes the memory that this container shares with others of the pod, where it is the first that
+/// wants it. Call it in the machine's own mount namespace.
+pub fn make_shared(plan: &Plan) -> Result<(), Failure> {
+    if !plan.mounts.iter().any(|mount| mount.kind == MEMORY) {
+        return Ok(());
+    }
+    let tried = format!("cannot make memory in {SHARED}");
+    std::fs::create_dir_all(SHARED).during(&tried)?;
+    let folder = open(SHARED, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).during(&tried)?;
+    // Containers are made side by side.
+    flock(&folder, FlockOperation::LockExclusive).during(&tried)?;
+    let around = rustix::fs::fstat(&folder).during(&tried)?;
+    for wanted in plan.mounts.iter().filter(|mount| mount.kind == MEMORY) {
+        let path = shared(wanted);
+        std::fs::create_dir_all(&path).during(&tried)?;
+        if rustix::fs::stat(&path).during(&tried)?.st_dev != around.st_dev {
+            continue;
+        }
+        let data = CString::new(wanted.data.clone()).during("a zero byte in the options")?;
+        mount("tmpfs", &path, "tmpfs", MountFlags::empty(), Some(data.as_c_str()))
+            .during(&tried)?;
+    }
+    Ok(())
+}
+
+/// Where memory of this name is.
+fn shared(wanted: &Mount) -> PathBuf {
+    let name: Vec<u8> =
+        wanted.source.iter().map(|&byte| if byte == b'/' { b'!' } else { byte }).collect();
+    Path::new(SHARED).join(OsStr::from_bytes(&name))
 }
 
 /// Makes the root of the container this process's root.
@@ -107,10 +159,11 @@ pub fn make(id: &str, plan: &Plan) -> Result<(), Failure> {
 
 /// Holds what a mount shows of the shared folder.
 fn source(folder: &Path, mount: &Mount) -> Result<Option<OwnedFd>, Failure> {
-    if mount.kind != "bind" {
-        return Ok(None);
-    }
-    let path = folder.join(OsStr::from_bytes(&mount.source));
+    let path = match &*mount.kind {
+        "bind" => folder.join(OsStr::from_bytes(&mount.source)),
+        MEMORY => shared(mount),
+        _ => return Ok(None),
+    };
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;

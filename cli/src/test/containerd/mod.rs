@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-const CHECKS: [(&str, Check); 22] = [
+const CHECKS: [(&str, Check); 23] = [
     ("a_container_runs_as_by_ctr_run", checks::runs),
     ("streams_pass_unchanged", checks::streams),
     ("a_container_has_a_terminal", checks::on_terminal),
@@ -36,6 +36,7 @@ const CHECKS: [(&str, Check); 22] = [
     ("memory_that_lacks_is_told", checks::memory),
     ("processes_have_numbers_of_their_own", namespaces::numbers),
     ("a_pod_shares_numbers_of_processes", namespaces::shared_numbers),
+    ("a_pod_shares_its_name_and_its_memory", namespaces::shared),
     ("devices_and_mounts_are_those_of_the_specification", namespaces::devices),
     ("limits_are_those_of_a_control_group", groups::limits),
     ("limits_change_while_a_container_runs", groups::updates),

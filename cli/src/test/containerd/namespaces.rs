@@ -3,6 +3,7 @@
 use super::super::command::Hayate;
 use super::checks::{pod_options, same};
 use super::daemon::Daemon;
+use crate::tool;
 use anyhow::{Result, ensure};
 use serde_json::json;
 use std::time::Duration;
@@ -67,6 +68,67 @@ pub fn shared_numbers(_: &Hayate) -> Result<()> {
         daemon.remove(name)?;
     }
     daemon.is_clean()
+}
+
+/// Host name, queues and memory of a pod, as CRI's containers have them: by paths to the namespaces
+/// of the sandbox's process, and a tmpfs of the host at `/dev/shm`.
+pub fn shared(_: &Hayate) -> Result<()> {
+    let daemon = Daemon::start()?;
+    let memory = daemon.path("memory");
+    std::fs::create_dir(&memory)?;
+    let mut mount = std::process::Command::new("mount");
+    tool::run(mount.args(["-t", "tmpfs", "-o", "size=3m", "none"]).arg(&memory))?;
+    let outcome = shared_with(&daemon, &memory.display().to_string());
+    tool::run(std::process::Command::new("umount").arg(&memory))?;
+    outcome?;
+    daemon.is_clean()
+}
+
+fn shared_with(daemon: &Daemon, memory: &str) -> Result<()> {
+    let annotations = |kind: &str| json!({ "io.kubernetes.cri.container-type": kind, "io.kubernetes.cri.sandbox-id": "pod" });
+    let bound = json!({ "destination": "/dev/shm", "type": "bind", "source": memory,
+                        "options": ["rbind", "nosuid", "nodev"] });
+    let add = |spec: &mut serde_json::Value, kind: &str, namespaces: serde_json::Value| {
+        spec["annotations"] = annotations(kind);
+        spec["linux"]["namespaces"] = namespaces;
+        let mounts = spec["mounts"].as_array_mut();
+        mounts.into_iter().for_each(|mounts| {
+            mounts.retain(|mount| mount["destination"] != "/dev/shm");
+            mounts.push(bound.clone());
+        });
+    };
+    let text = "echo of the pod >/dev/shm/note; sleep 1000; true";
+    daemon.keep_specified("pod", text, |spec| {
+        spec["hostname"] = json!("of-the-pod");
+        add(spec, "sandbox", json!([{ "type": "pid" }, { "type": "uts" }, { "type": "ipc" }]));
+    })?;
+    let machine = daemon.process("qemu-system-x86_64")?;
+    let path = |kind: &str| json!({ "type": kind, "path": format!("/proc/{machine}/ns/{kind}") });
+    for name in ["one", "two"] {
+        daemon.keep_specified(name, "sleep 1000; true", |spec| {
+            add(spec, "container", json!([{ "type": "pid" }, path("uts"), path("ipc")]));
+        })?;
+    }
+    let text = "cat /proc/sys/kernel/hostname; busybox readlink /proc/self/ns/ipc; cat /dev/shm/*; \
+                busybox df -k /dev/shm | busybox awk 'END { print $2 }'";
+    let of_pod = daemon.exec("pod", text, 0)?;
+    ensure!(
+        of_pod.starts_with("of-the-pod\n") && of_pod.ends_with("of the pod\n3072\n"),
+        "{of_pod}"
+    );
+    daemon.exec("one", "echo of one >>/dev/shm/note", 0)?;
+    let of_pod = daemon.exec("pod", text, 0)?;
+    same(&daemon.exec("two", text, 0)?, &of_pod)?;
+    ensure!(of_pod.contains("of one"), "{of_pod}");
+    ensure!(std::fs::read_dir(memory)?.next().is_none(), "it is memory of the host");
+    // A container of its own has nothing of it.
+    same(&daemon.shell(&[], "test -e /dev/shm/note; echo $?", 0)?, "1\n")?;
+    for name in ["one", "two", "pod"] {
+        daemon.ctr(&["task", "kill", "--signal", "SIGKILL", name], 0)?;
+        daemon.await_state(name, "STOPPED")?;
+        daemon.remove(name)?;
+    }
+    Ok(())
 }
 
 pub fn devices(_: &Hayate) -> Result<()> {
