@@ -820,13 +820,13 @@ static void set_option(int fd, int name, int v) { OK(setsockopt(fd, SOL_SOCKET, 
 
 TEST(options_are_remembered) {
     couple(SOCK_STREAM);
-    static const int names[] = {SO_REUSEADDR, SO_KEEPALIVE, SO_BROADCAST};
-    for (int i = 0; i < 3; i++) {
+    static const int names[] = {SO_REUSEADDR, SO_KEEPALIVE, SO_BROADCAST, SO_PASSSEC};
+    for (int i = 0; i < 4; i++) {
         CHECK_EQ(option(s[0], names[i]), 0);
         set_option(s[0], names[i], 77);
         CHECK_EQ(option(s[0], names[i]), 1);
         CHECK_EQ(option(s[1], names[i]), 0);
-        for (int k = 0; k < 3; k++)
+        for (int k = 0; k < 4; k++)
             CHECK_EQ(option(s[0], names[k]), k <= i);
         ERR(setsockopt(s[0], SOL_SOCKET, names[i], &i, 3), EINVAL);
         ERR(setsockopt(s[0], SOL_SOCKET, names[i], BAD, sizeof i), EFAULT);

@@ -95,6 +95,9 @@ bitflags::bitflags! {
         /// The option about times that was set last was a `*_NEW`: so are the numbers of the
         /// control messages (`SOCK_TSTAMP_NEW`).
         const NEW_TIMES = 8192;
+        /// SO_PASSSEC: the security context of senders is reported. Without a security module none
+        /// has one, as on a Linux without (`security_secid_to_secctx`).
+        const PASS_SECURITY = 16384;
     }
 }
 

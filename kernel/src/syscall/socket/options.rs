@@ -47,6 +47,7 @@ const SO_PEERNAME: i32 = 28;
 const SO_ACCEPTCONN: i32 = 30;
 const SO_SNDBUFFORCE: i32 = 32;
 const SO_RCVBUFFORCE: i32 = 33;
+const SO_PASSSEC: i32 = 34;
 const SO_MARK: i32 = 36;
 const SO_PROTOCOL: i32 = 38;
 const SO_DOMAIN: i32 = 39;
@@ -92,6 +93,7 @@ fn switch_of(option: i32) -> Option<Switches> {
         SO_BROADCAST => Switches::BROADCAST,
         SO_OOBINLINE => Switches::URGENT_INLINE,
         SO_PASSCRED => Switches::PASS_CREDENTIALS,
+        SO_PASSSEC => Switches::PASS_SECURITY,
         _ => return None,
     })
 }

@@ -1,9 +1,11 @@
 //! sysfs: devices and the kernel's parts as a tree of one-line files (sysfs(5)).
 //!
 //! The tree of procfs serves it, of which this is a second root, with the same items and texts made
-//! when they are read. It has what programs read to size themselves: the processors, the disks, and
-//! how memory is paged. Files of Linux whose content Hayate does not know (the topology that a
+//! when they are read. It has what programs read to size themselves: the processors, the disks, how
+//! memory is paged, and the network's [interfaces]. Files of Linux whose content Hayate does not know (the topology that a
 //! hypervisor made up, a disk's statistics) are left out.
+
+mod interfaces;
 
 use alloc::format;
 use alloc::string::String;
@@ -14,12 +16,12 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::cpu;
 use hayate_machine::layout::LARGE_PAGE_SIZE;
 
-use super::disk;
-use super::disk::Disk;
-use super::proc::text::{bytes, line, number};
-use super::proc::tree;
-use super::proc::tree::{Item, Listing, Node, Subject, What};
 use crate::drivers::block::SECTOR;
+use crate::fs::disk;
+use crate::fs::disk::Disk;
+use crate::fs::proc::text::{bytes, line, number};
+use crate::fs::proc::tree;
+use crate::fs::proc::tree::{Item, Listing, Node, Subject, What};
 use crate::memory::large;
 use crate::vfs::filesystem::{Caching, FileSystem, Usage, anonymous_device};
 use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_machine, register_type};
@@ -31,6 +33,7 @@ const ROOT_NUMBER: u64 = 1;
 
 static ROOT: What<()> = What::Directory(&[
     Item { name: "block", what: What::Listing(&Disks) },
+    Item { name: "class", what: What::Directory(CLASSES) },
     Item { name: "devices", what: What::Directory(DEVICES) },
     Item { name: "fs", what: What::Directory(FILE_SYSTEMS) },
     Item { name: "kernel", what: What::Directory(KERNEL) },
@@ -38,6 +41,8 @@ static ROOT: What<()> = What::Directory(&[
 
 /// A directory to mount the file system of control groups on (`cgroup_init`).
 static FILE_SYSTEMS: &[Item<()>] = &[Item { name: "cgroup", what: What::Directory(&[]) }];
+
+static CLASSES: &[Item<()>] = &[Item { name: "net", what: What::Listing(&interfaces::Interfaces) }];
 
 static DEVICES: &[Item<()>] = &[Item { name: "system", what: What::Directory(SYSTEM) }];
 static SYSTEM: &[Item<()>] = &[Item { name: "cpu", what: What::Listing(&Cpus) }];
