@@ -104,7 +104,7 @@ fn shared_with(daemon: &Daemon, memory: &str) -> Result<()> {
     })?;
     let machine = daemon.process("qemu-system-x86_64")?;
     let path = |kind: &str| json!({ "type": kind, "path": format!("/proc/{machine}/ns/{kind}") });
-    for name in ["one", "two"] {
+    for name in ["app", "web"] {
         daemon.keep_specified(name, "sleep 1000; true", |spec| {
             add(spec, "container", json!([{ "type": "pid" }, path("uts"), path("ipc")]));
         })?;
@@ -116,14 +116,14 @@ fn shared_with(daemon: &Daemon, memory: &str) -> Result<()> {
         of_pod.starts_with("of-the-pod\n") && of_pod.ends_with("of the pod\n3072\n"),
         "{of_pod}"
     );
-    daemon.exec("one", "echo of one >>/dev/shm/note", 0)?;
+    daemon.exec("app", "echo of app >>/dev/shm/note", 0)?;
     let of_pod = daemon.exec("pod", text, 0)?;
-    same(&daemon.exec("two", text, 0)?, &of_pod)?;
-    ensure!(of_pod.contains("of one"), "{of_pod}");
+    same(&daemon.exec("web", text, 0)?, &of_pod)?;
+    ensure!(of_pod.contains("of app"), "{of_pod}");
     ensure!(std::fs::read_dir(memory)?.next().is_none(), "it is memory of the host");
     // A container of its own has nothing of it.
     same(&daemon.shell(&[], "test -e /dev/shm/note; echo $?", 0)?, "1\n")?;
-    for name in ["one", "two", "pod"] {
+    for name in ["app", "web", "pod"] {
         daemon.ctr(&["task", "kill", "--signal", "SIGKILL", name], 0)?;
         daemon.await_state(name, "STOPPED")?;
         daemon.remove(name)?;
