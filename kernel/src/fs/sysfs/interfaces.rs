@@ -12,12 +12,13 @@ use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use hayate_abi::{Errno, Result};
+use hayate_netlink::route::link::Statistics;
 
 use super::{ROOT_NUMBER, list_names};
 use crate::fs::proc::text::line;
 use crate::fs::proc::tree::{Item, Listing, Node, Subject, What};
 use crate::net::config::{Interface, flag};
-use crate::net::report::{self, Statistics};
+use crate::net::report;
 use crate::vfs::caller;
 use crate::vfs::inode::{DirectorySink, Inode};
 
