@@ -8,6 +8,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use oci_spec::runtime::{Hook, Spec};
 use serde_json::json;
+use std::collections::HashMap;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -26,6 +27,19 @@ pub struct Hooks {
     pub started: Vec<Hook>,
     /// When it was deleted.
     pub stopped: Vec<Hook>,
+    /// The container's annotations, which they are told: nerdctl's find its files by them.
+    annotations: HashMap<String, String>,
+}
+
+/// When hooks run.
+#[derive(Clone, Copy)]
+pub enum Moment {
+    /// The machine is there.
+    Creating,
+    /// The container was started.
+    Started,
+    /// It was deleted.
+    Stopped,
 }
 
 /// Reads the hooks of a specification.
@@ -41,15 +55,26 @@ pub fn of(spec: &Spec) -> Result<Hooks> {
     let before = hooks.prestart();
     let create = before.iter().chain(hooks.create_runtime()).flatten().cloned().collect();
     let list = |list: &Option<Vec<Hook>>| list.iter().flatten().cloned().collect();
-    Ok(Hooks { create, started: list(hooks.poststart()), stopped: list(hooks.poststop()) })
+    Ok(Hooks {
+        create,
+        started: list(hooks.poststart()),
+        stopped: list(hooks.poststop()),
+        annotations: spec.annotations().clone().unwrap_or_default(),
+    })
 }
 
-/// Runs hooks one after the other, to the first that fails.
-pub async fn run(hooks: &[Hook], id: &str, status: &str, pid: u32, bundle: &Path) -> Result<()> {
+/// Runs the hooks of a moment one after the other, to the first that fails. `pid`: QEMU's number.
+pub async fn run(hooks: &Hooks, when: Moment, id: &str, pid: u32, bundle: &Path) -> Result<()> {
+    let (list, status) = match when {
+        Moment::Creating => (&hooks.create, "creating"),
+        Moment::Started => (&hooks.started, "running"),
+        Moment::Stopped => (&hooks.stopped, "stopped"),
+    };
     let state = json!({
         "ociVersion": "1.0.2", "id": id, "status": status, "pid": pid, "bundle": bundle,
+        "annotations": hooks.annotations,
     });
-    for hook in hooks {
+    for hook in list {
         let shown = hook.path().display();
         let seconds = hook.timeout().and_then(|seconds| u64::try_from(seconds).ok());
         let limit = seconds.map_or(USUAL, Duration::from_secs);

@@ -4,6 +4,7 @@
 //! published in the order of what they tell: a task's start before its end.
 
 use crate::folder::{self, Folder};
+use crate::hooks::Moment;
 use crate::machine::{self, Machine};
 use crate::pod::{Exit, GUEST, Numbers, Pod, Program, Stage, Task as Container, now};
 use crate::program::{self, KILLED, ask};
@@ -23,7 +24,7 @@ use containerd_shim::util::write_str_to_file;
 use containerd_shim::{Config, Error, Flags, StartOpts, Task, TtrpcContext, TtrpcResult};
 use hayate_channel::command::PidNamespace;
 use hayate_container_plan::Plan;
-use oci_spec::runtime::{Hook, LinuxMemory, LinuxResources};
+use oci_spec::runtime::{LinuxMemory, LinuxResources};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +83,7 @@ impl asynchronous::Shim for Shim {
         remove_dead_socket(bundle);
         if let Ok(hooks) = spec::read(bundle).and_then(|spec| hooks::of(&spec)) {
             let here = std::env::current_dir().unwrap_or_default();
-            if let Err(error) = hooks::run(&hooks.stopped, &self.id, "stopped", 0, &here).await {
+            if let Err(error) = hooks::run(&hooks, Moment::Stopped, &self.id, 0, &here).await {
                 eprintln!("{error:#}");
             }
         }
@@ -145,7 +146,7 @@ impl Service {
         let folder = Folder::make(&place, id, &bundle)?;
         let mut made = self.fill(&folder, &request.rootfs, &mut wanted, id, &place).await;
         if made.is_ok() {
-            made = hooks::run(&wanted.hooks.create, id, "creating", self.pod.pid(), &bundle).await;
+            made = hooks::run(&wanted.hooks, Moment::Creating, id, self.pod.pid(), &bundle).await;
         }
         if let Err(error) = made {
             if let Err(more) = folder.remove() {
@@ -274,7 +275,7 @@ impl Service {
         if program.exec.is_empty() {
             let event = events::TaskStart { container_id: id, pid, ..Default::default() };
             self.pod.publish(event).await;
-            self.tell_hooks(&container, &container.hooks.started, "running").await;
+            self.tell_hooks(&container, Moment::Started).await;
         } else {
             let exec_id = program.exec.clone();
             let event =
@@ -286,9 +287,9 @@ impl Service {
     }
 
     /// Runs hooks whose failure changes nothing (runtime-spec, runtime.md, "Lifecycle").
-    async fn tell_hooks(&self, container: &Container, list: &[Hook], status: &str) {
+    async fn tell_hooks(&self, container: &Container, when: Moment) {
         let (id, bundle) = (&container.id, &container.bundle);
-        if let Err(error) = hooks::run(list, id, status, self.pod.pid(), bundle).await {
+        if let Err(error) = hooks::run(&container.hooks, when, id, self.pod.pid(), bundle).await {
             log::warn!("{error:#}");
         }
     }
@@ -472,7 +473,7 @@ impl Task for Service {
             let removed = tokio::task::spawn_blocking(move || folder.remove()).await;
             removed.map_err(other)?.map_err(failed)?;
             self.pod.remove(&request.id);
-            self.tell_hooks(&container, &container.hooks.stopped, "stopped").await;
+            self.tell_hooks(&container, Moment::Stopped).await;
             let event = events::TaskDelete {
                 container_id: request.id.clone(),
                 id: request.id,

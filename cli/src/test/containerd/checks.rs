@@ -220,6 +220,7 @@ pub fn helpers(_: &Hayate) -> Result<()> {
             "args": ["/bin/cat", "/etc/group"],
         },
         "root": { "path": daemon.made.path("lower") },
+        "annotations": { "colour": "green" },
         "hooks": { "createRuntime": hook(create), "poststop": hook("echo stopped >stopped") },
         "linux": { "namespaces": [{ "type": "mount" }, { "type": "network" }] },
     });
@@ -229,7 +230,9 @@ pub fn helpers(_: &Hayate) -> Result<()> {
     let words = ["run", "--rm", "--runtime", RUNTIME, "--config", &config, "one"];
     same(&daemon.ctr(&words, 0)?, &std::fs::read_to_string(daemon.made.path("lower/etc/group"))?)?;
     let state = std::fs::read_to_string(daemon.path("hooked"))?;
-    ensure!(state.contains("\"id\":\"one\""), "the state: {state}");
+    for told in ["\"id\":\"one\"", "\"annotations\":{\"colour\":\"green\"}"] {
+        ensure!(state.contains(told), "the state: {state}");
+    }
     let own = std::fs::read_link("/proc/self/ns/net")?.display().to_string();
     let net = std::fs::read_to_string(daemon.path("net"))?;
     ensure!(net.starts_with("net:[") && net.trim() != own, "the network of the host: {net}");
