@@ -490,10 +490,11 @@ pub enum ImageRequest {
         rootfs: Option<PathBuf>,
 
         /// Make another image of Debian packages instead, one that tests and experiments use:
-        /// compilers, databases, debuggers, sandboxes, or servers with their clients
+        /// compilers, databases, debuggers, sandboxes, servers with their clients, or strace's own
+        /// tests
         #[arg(long, value_name = "NAME", conflicts_with = "rootfs")]
         #[arg(value_parser = [
-            "default", "compilers", "databases", "debuggers", "sandboxes", "servers",
+            "default", "compilers", "databases", "debuggers", "sandboxes", "servers", "strace",
         ])]
         recipe: Option<String>,
 

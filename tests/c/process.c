@@ -266,6 +266,24 @@ TEST(clone3_argument_errors) {
     ERR(syscall(435, longer, sizeof longer), E2BIG);
 }
 
+/* copy_struct_from_user(): what is not zero is told before the end of memory behind it. */
+TEST(clone3_longer_structure_at_the_end_of_memory) {
+    enum { KNOWN = sizeof(struct clone3_args) };
+    char *page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(page != MAP_FAILED);
+    OK(munmap(page + PAGE, PAGE));
+    struct clone3_args *args = (void *)(page + PAGE - KNOWN - 8);
+    args->exit_signal = SIGCHLD;
+    if (syscall(435, NULL, 0L) == -1 && errno == ENOSYS)
+        SKIP("no clone3");
+    ERR(syscall(435, args, (long)KNOWN + 16), EFAULT);
+    ((char *)args)[KNOWN + 7] = 1;
+    ERR(syscall(435, args, (long)KNOWN + 16), E2BIG);
+    ERR(syscall(435, args, (long)KNOWN + 8), E2BIG);
+    args = (void *)(page + PAGE - KNOWN);
+    ERR(syscall(435, args, (long)KNOWN + 8), EFAULT);
+}
+
 /* ---- waiting ---------------------------------------------------------------------------------- */
 
 TEST(wait_without_children_is_echild) {

@@ -442,6 +442,29 @@ TEST(a_thread_that_executes_takes_the_number) {
     ENDS(pid, 12 << 8);
 }
 
+TEST(a_thread_that_executes_takes_the_number_of_one_that_ended) {
+    pid_t pid = TRACED({
+        pthread_t thread;
+        ZERO(pthread_create(&thread, NULL, exec_helper, NULL));
+        syscall(SYS_exit, 7); /* only this thread */
+    });
+    OK(T(PTRACE_SETOPTIONS, pid, 0, PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC));
+    OK(T(PTRACE_CONT, pid, 0, 0));
+    STOPS(pid, EVENT(PTRACE_EVENT_CLONE));
+    pid_t thread = message_of(pid);
+    STOPS(thread, SIGSTOP);
+    OK(T(PTRACE_CONT, pid, 0, 0));
+    for (int i = 0; i < 500 && state_of(pid) != 'Z'; i++)
+        msleep(10);
+    CHECK_EQ(waitpid(pid, NULL, __WALL | WNOHANG), 0); /* its end is not told before the others' */
+    OK(T(PTRACE_CONT, thread, 0, 0));
+    STOPS(pid, EVENT(PTRACE_EVENT_EXEC));
+    CHECK_EQ(message_of(pid), thread);
+    ERR(T(PTRACE_CONT, thread, 0, 0), ESRCH);
+    OK(T(PTRACE_CONT, pid, 0, 0));
+    ENDS(pid, 12 << 8);
+}
+
 TEST(set_user_id_is_not_honoured_under_a_tracer) {
     if (geteuid() != 0) SKIP("needs root");
     OK(chmod(".", 0755));

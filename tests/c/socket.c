@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/un.h>
+#include <sys/xattr.h>
 
 static struct sockaddr_un path_address(const char *path) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -418,6 +419,125 @@ TEST(seqpacket_connects_and_keeps_borders) {
     OK(close(c));
     CHECK_EQ(OK(read(p, text, 16)), 0);
     ERR(connect(OK(socket(AF_UNIX, SOCK_STREAM, 0)), ADDR(a), sizeof a), EPROTOTYPE);
+}
+
+/* unix_copy_addr(): connected kinds tell the sender's name, too. */
+TEST(connected_sockets_tell_their_peers_name) {
+    int kinds[] = {SOCK_STREAM, SOCK_SEQPACKET};
+    for (int i = 0; i < 2; i++) {
+        int s[2];
+        OK(socketpair(AF_UNIX, kinds[i], 0, s));
+        char text[16];
+        struct sockaddr_un from;
+        struct iovec v = {text, 1};
+        struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1, .msg_name = &from};
+        m.msg_namelen = sizeof from;
+        OK(send(s[1], "a", 1, 0));
+        CHECK_EQ(OK(recvmsg(s[0], &m, 0)), 1);
+        CHECK_EQ(m.msg_namelen, 0); /* it has none */
+        struct sockaddr_un own = path_address(i == 0 ? "stream" : "packet");
+        OK(bind(s[1], ADDR(own), sizeof own));
+        OK(send(s[1], "b", 1, 0));
+        OK(send(s[1], "cd", 2, 0));
+        OK(send(s[1], "e", 1, 0));
+        OK(close(s[1]));
+        for (int peek = 1; peek >= 0; peek--) {
+            memset(&from, 'x', sizeof from);
+            m.msg_namelen = sizeof from;
+            CHECK_EQ(OK(recvmsg(s[0], &m, peek ? MSG_PEEK : 0)), 1);
+            CHECK_EQ(from.sun_family, AF_UNIX);
+            CHECK_STR(from.sun_path, own.sun_path);
+            CHECK_EQ(m.msg_namelen, offsetof(struct sockaddr_un, sun_path) + 7);
+        }
+        socklen_t len = 4; /* cut to the room that is there */
+        memset(&from, 'x', sizeof from);
+        OK(recvfrom(s[0], text, 1, 0, ADDR(from), &len));
+        CHECK_EQ(len, offsetof(struct sockaddr_un, sun_path) + 7);
+        CHECK(memcmp(from.sun_path, own.sun_path, 2) == 0 && from.sun_path[2] == 'x');
+        m.msg_namelen = sizeof from;
+        while (recvmsg(s[0], &m, 0) > 0)
+            CHECK_STR(from.sun_path, own.sun_path);
+    }
+}
+
+static socklen_t name_length(int fd) {
+    struct sockaddr_un own;
+    socklen_t len = sizeof own;
+    OK(getsockname(fd, ADDR(own), &len));
+    CHECK(len == sizeof(sa_family_t) || (own.sun_path[0] == 0 && len == 8));
+    return len;
+}
+
+/* unix_autobind() */
+TEST(who_wants_credentials_gets_a_name) {
+    struct sockaddr_un a = path_address("stream"), d = path_address("datagram"), from;
+    int l = OK(socket(AF_UNIX, SOCK_STREAM, 0)), r = OK(socket(AF_UNIX, SOCK_DGRAM, 0)), on = 1;
+    OK(bind(l, ADDR(a), sizeof a));
+    OK(listen(l, 5));
+    OK(bind(r, ADDR(d), sizeof d));
+    for (int wants = 0; wants <= 1; wants++) {
+        socklen_t expected = wants ? 8 : sizeof(sa_family_t), len = sizeof from;
+        int s = OK(socket(AF_UNIX, SOCK_STREAM, 0));
+        OK(setsockopt(s, SOL_SOCKET, SO_PASSCRED, &wants, sizeof wants));
+        OK(connect(s, ADDR(a), sizeof a));
+        CHECK_EQ(name_length(s), expected);
+        OK(accept(l, ADDR(from), &len));
+        CHECK_EQ(len, expected);
+
+        s = OK(socket(AF_UNIX, SOCK_DGRAM, 0)); /* by connect(2) */
+        OK(setsockopt(s, SOL_SOCKET, SO_PASSCRED, &wants, sizeof wants));
+        CHECK_EQ(name_length(s), sizeof(sa_family_t));
+        OK(connect(s, ADDR(d), sizeof d));
+        CHECK_EQ(name_length(s), expected);
+
+        s = OK(socket(AF_UNIX, SOCK_DGRAM, 0)); /* by an address */
+        OK(setsockopt(s, SOL_SOCKET, SO_PASSCRED, &wants, sizeof wants));
+        OK(sendto(s, "x", 1, 0, ADDR(d), sizeof d));
+        CHECK_EQ(name_length(s), expected);
+
+        int pair[2]; /* by its peer */
+        OK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair));
+        OK(setsockopt(pair[0], SOL_SOCKET, SO_PASSCRED, &wants, sizeof wants));
+        OK(send(pair[0], "x", 1, 0));
+        CHECK_EQ(name_length(pair[0]), expected);
+    }
+    int s = OK(socket(AF_UNIX, SOCK_DGRAM, 0));
+    OK(setsockopt(s, SOL_SOCKET, SO_PASSCRED, &on, sizeof on));
+    struct sockaddr_un nobody = path_address("nobody"); /* a name even if nobody is there */
+    ERR(sendto(s, "x", 1, 0, ADDR(nobody), sizeof nobody), ENOENT);
+    CHECK_EQ(name_length(s), 8);
+}
+
+/* sockfs_xattr_get() */
+TEST(an_attribute_tells_the_protocol_of_a_socket) {
+    static const struct {
+        int family, type;
+        const char *name;
+    } kinds[] = {
+        {AF_UNIX, SOCK_STREAM, "UNIX-STREAM"}, {AF_UNIX, SOCK_DGRAM, "UNIX"},
+        {AF_UNIX, SOCK_SEQPACKET, "UNIX"},     {AF_INET, SOCK_STREAM, "TCP"},
+        {AF_INET, SOCK_DGRAM, "UDP"},          {AF_INET6, SOCK_STREAM, "TCPv6"},
+        {AF_INET6, SOCK_DGRAM, "UDPv6"},       {AF_NETLINK, SOCK_RAW, "NETLINK"},
+    };
+    const char *attribute = "system.sockprotoname";
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        int fd = OK(socket(kinds[i].family, kinds[i].type, 0));
+        char text[32], path[32];
+        ssize_t length = (ssize_t)strlen(kinds[i].name) + 1;
+        CHECK_EQ(OK(fgetxattr(fd, attribute, NULL, 0)), length);
+        memset(text, 'x', sizeof text);
+        CHECK_EQ(OK(fgetxattr(fd, attribute, text, sizeof text)), length);
+        CHECK_STR(text, kinds[i].name);
+        ERR(fgetxattr(fd, attribute, text, 3), ERANGE);
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        CHECK_EQ(OK(getxattr(path, attribute, text, sizeof text)), length);
+        memset(text, 'x', sizeof text);
+        OK(flistxattr(fd, text, sizeof text));
+        CHECK_STR(text, attribute);
+        ERR(fgetxattr(fd, "system.other", text, sizeof text), EOPNOTSUPP);
+        ERR(fsetxattr(fd, attribute, "TCP", 4, 0), EOPNOTSUPP);
+        OK(close(fd));
+    }
 }
 
 TEST(sendmmsg_and_recvmmsg) {

@@ -676,6 +676,20 @@ TEST(exec_from_a_thread_replaces_the_process) {
     }
     EXITS(pid, 0);
 }
+
+static void *exec_when_alone(void *arg) {
+    msleep(50);
+    return exec_here(arg);
+}
+
+TEST(exec_from_the_last_thread_takes_the_number_of_the_first) {
+    pid_t pid = FORK();
+    if (pid == 0) {
+        start(exec_when_alone, NULL);
+        syscall(SYS_exit, 1); /* only this thread */
+    }
+    EXITS(pid, 0);
+}
 HELPER(after_exec) {
     if (getpid() != atoi(argv[1]))
         return 1;

@@ -214,6 +214,39 @@ disk "$root" "$image"
     ),
 };
 
+/// strace's source, made with its own tests by this machine's C compiler, and what they need.
+pub const STRACE: Recipe = Recipe {
+    name: "strace",
+    title: "strace's own tests",
+    packages: &[
+        "base-files",
+        "base-passwd",
+        "bash",
+        "coreutils",
+        "dash",
+        "diffutils",
+        "findutils",
+        "gawk",
+        "grep",
+        "libc-bin",
+        "make",
+        "procps",
+        "sed",
+        MERGED,
+        "util-linux",
+    ],
+    source: Some("strace"),
+    body: concat!(
+        include_str!("strace.sh"),
+        r#"image=$1; scratch=$2; shift 2
+root=$scratch/root
+settle "$root" "$@"
+strace_tests "$root"
+disk "$root" "$image"
+"#
+    ),
+};
+
 /// Programs that make namespaces and containers, for tests.
 pub const SANDBOXES: Recipe = Recipe {
     name: "sandboxes",
@@ -263,6 +296,7 @@ pub fn recipe(name: &str) -> Option<&'static Recipe> {
         &SMALL_TEXTS,
         &LARGE_TEXT,
         &START_UPS,
+        &STRACE,
         &JOBS,
     ];
     all.into_iter().find(|recipe| recipe.name == name)

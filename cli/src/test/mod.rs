@@ -53,6 +53,7 @@ mod snapshots;
 mod sources;
 mod stack;
 pub mod start;
+mod strace;
 mod stress;
 mod templates;
 mod volumes;
@@ -194,6 +195,7 @@ fn stages(options: &Test) -> Result<Vec<Stage>> {
 fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> {
     let mut trials = guest::suites(options, programs);
     trials.extend(stress::trials(options, programs));
+    trials.extend(strace::trials(options));
     trials.extend(debuggers::trials(options));
     trials.extend(sandboxes::trials(options));
     trials.extend(servers::trials(options));

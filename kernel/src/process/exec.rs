@@ -47,7 +47,8 @@ pub fn execute(
     course: Course,
 ) -> Result<()> {
     let mut files = own_files(thread)?;
-    if thread.process.thread_count() != 1 {
+    // One that is alone takes over the number of the first, too, if that has ended before.
+    if thread.process.thread_count() != 1 || thread.id() != thread.process.id() {
         outlive_others(thread)?;
         // One of the ended threads may have begun to share the table just before its end. The
         // threads are gone, so the call cannot fail any more: if memory is exhausted, the process

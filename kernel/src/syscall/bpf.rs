@@ -76,13 +76,7 @@ impl Given {
             return Err(Errno::E2BIG);
         }
         let mut given = Given([0; 144]);
-        let known = size.min(given.0.len());
-        user::copy_in(&mut given.0[..known], from)?;
-        for at in known..size {
-            if UserPtr::<u8>::new(from.saturating_add(at)).read()? != 0 {
-                return Err(Errno::E2BIG);
-            }
-        }
+        user::copy_in_growing(&mut given.0, from, size)?;
         Ok(given)
     }
 

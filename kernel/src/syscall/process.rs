@@ -85,11 +85,8 @@ pub fn clone3(regs: &mut UserRegs, arguments: usize, size: usize) -> Result<u32>
         return Err(Errno::E2BIG);
     }
     const KNOWN: usize = size_of::<CloneArgs>();
-    if !are_zero(arguments.saturating_add(KNOWN), size.saturating_sub(KNOWN))? {
-        return Err(Errno::E2BIG);
-    }
     let mut bytes = [0u8; KNOWN];
-    user::copy_in(&mut bytes[..size.min(KNOWN)], arguments)?;
+    user::copy_in_growing(&mut bytes, arguments, size)?;
     let args: CloneArgs = zerocopy::transmute!(bytes);
     let stack_is_odd = (args.stack == 0) != (args.stack_size == 0);
     let legacy = CSIGNAL | CLONE_DETACHED;
@@ -132,22 +129,6 @@ fn group_to_begin_in(descriptor: u64, flags: u64) -> Result<Arc<Group>> {
     let thread = process::current();
     let directory = thread.file(descriptor)?;
     cgroup::group_to_begin_in(&directory, &thread, flags & CLONE_THREAD != 0)
-}
-
-/// Whether bytes of the program are all zero (`check_zeroed_user`, lib/usercopy.c). Fails with
-/// `EFAULT`.
-fn are_zero(from: usize, length: usize) -> Result<bool> {
-    let mut part = [0u8; 64];
-    let mut done = 0;
-    while done < length {
-        let part = &mut part[..64.min(length - done)];
-        user::copy_in(part, from.saturating_add(done))?;
-        if part.iter().any(|&byte| byte != 0) {
-            return Ok(false);
-        }
-        done += part.len();
-    }
-    Ok(true)
 }
 
 /// `exit(2)`: ends the thread.

@@ -1,7 +1,6 @@
 //! Scheduling: priorities, policies, affinity (sched(7), getpriority(2), sched_setaffinity(2)).
 
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
 use hayate_abi::process::{SchedAttr, SchedParam};
 use hayate_abi::time::Timespec;
@@ -12,7 +11,6 @@ use hayate_machine::user::{self, UserPtr};
 use crate::credentials::Capability;
 use crate::process;
 use crate::process::{Thread, numbers, pids, visible};
-use crate::reclaim::growth::Grow;
 use crate::schedule;
 use crate::schedule::{Execution, Policy, Scheduling};
 
@@ -386,17 +384,12 @@ fn read_attributes(at: usize) -> Result<SchedAttr> {
     if !(FIRST_ATTR_SIZE..=PAGE).contains(&size) {
         return Err(too_big());
     }
-    let known = (size as usize).min(size_of::<SchedAttr>());
-    let mut bytes = Vec::new();
-    bytes.make_room_exact((size as usize).max(known))?;
-    bytes.resize(size as usize, 0);
-    user::copy_in(&mut bytes, at)?;
-    if bytes[known..].iter().any(|&byte| byte != 0) {
-        return Err(too_big());
-    }
-    bytes.resize(size_of::<SchedAttr>(), 0);
-    let attributes: SchedAttr =
-        zerocopy::FromBytes::read_from_bytes(&bytes).map_err(|_| Errno::EINVAL)?;
+    let mut bytes = [0; size_of::<SchedAttr>()];
+    user::copy_in_growing(&mut bytes, at, size as usize).map_err(|error| match error {
+        Errno::E2BIG => too_big(),
+        other => other,
+    })?;
+    let attributes: SchedAttr = zerocopy::transmute!(bytes);
     if attributes.sched_flags & flag::UTIL_CLAMP != 0 && size < SECOND_ATTR_SIZE {
         return Err(Errno::EINVAL);
     }

@@ -45,6 +45,30 @@ pub fn copy_in_partly(to: &mut [u8], from: usize) -> usize {
     to.len() - unsafe { access::copy(to.as_mut_ptr() as usize, from, to.len()) }
 }
 
+/// Copies a structure of `size` bytes that later versions may make longer: what lies beyond `to`
+/// must be zero, and what is not there is zero (`copy_struct_from_user`). Fails with `E2BIG` at the
+/// first word that is not zero, whether or not memory ends behind it.
+pub fn copy_in_growing(to: &mut [u8], from: usize, size: usize) -> Result<()> {
+    let known = size.min(to.len());
+    let mut done = known;
+    while done < size {
+        let at = from.checked_add(done).ok_or(Errno::EFAULT)?;
+        // To the end of the word, which no page's end divides.
+        let mut word = [0; 8];
+        let length = (8 - at % 8).min(size - done);
+        let part = word.split_at_mut(length).0;
+        copy_in(part, at)?;
+        if part.iter().any(|&byte| byte != 0) {
+            return Err(Errno::E2BIG);
+        }
+        done += length;
+    }
+    let (there, lacking) = to.split_at_mut(known);
+    copy_in(there, from)?;
+    lacking.fill(0);
+    Ok(())
+}
+
 /// Copies `from` to the program's memory.
 #[inline]
 pub fn copy_out(to: usize, from: &[u8]) -> Result<()> {

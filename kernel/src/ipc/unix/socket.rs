@@ -63,7 +63,7 @@ pub struct Incoming {
     pub descriptors: Vec<Arc<OpenFile>>,
     /// Credentials of the sender.
     pub sender: Option<Ucred>,
-    /// The name of the sender of a datagram, if it has one.
+    /// The name that the sender had, if any.
     pub from: Option<Name>,
 }
 
@@ -274,7 +274,7 @@ impl Socket {
             urgent: false,
             descriptors,
             sender: Some(sender),
-            from: from.filter(|_| self.endpoint.kind == EndpointKind::Datagram),
+            from,
         })
     }
 }

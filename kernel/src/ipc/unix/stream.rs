@@ -2,7 +2,8 @@
 //!
 //! A read continues over messages until it has enough bytes. It stops after a message that carried
 //! descriptors, before a message of another sender if the reader asked for credentials, and at
-//! out-of-band data and its mark ([`urgent`]).
+//! out-of-band data and its mark ([`urgent`]). The name that it tells is that of the first
+//! message's sender (`unix_stream_read_generic`).
 //!
 //! Locks: a piece is taken under the endpoint's lock; after the lock is released, its bytes are
 //! copied to the program and its descriptors are taken out of flight.
@@ -13,6 +14,7 @@ use alloc::vec::Vec;
 use hayate_abi::Result;
 use hayate_abi::socket::Ucred;
 
+use super::address::Name;
 use super::message::Message;
 use super::socket::{Carried, Incoming, STREAM_PIECE, Socket};
 use super::urgent;
@@ -27,6 +29,7 @@ struct Piece {
     bytes: Vec<u8>,
     carried: Carried,
     sender: Ucred,
+    from: Option<Name>,
 }
 
 /// The piece that one step of a read takes from the queue.
@@ -90,6 +93,9 @@ impl Socket {
             };
             incoming.count += put;
             self.options().note_read(put, peek);
+            if !has_some {
+                incoming.from = piece.from;
+            }
             incoming.sender = Some(piece.sender);
             let descriptors = piece.carried.arrived();
             let carried = !descriptors.is_empty();
@@ -134,15 +140,16 @@ fn take(
     let carried = Carried::Taken(core::mem::take(&mut message.descriptors));
     let count = message.rest().len().min(wish.room);
     if count == message.bytes.len() {
-        let message = queue.pop_front()?;
-        return Some(Some(Piece { bytes: message.bytes, carried, sender }));
+        let Message { bytes, from, .. } = queue.pop_front()?;
+        return Some(Some(Piece { bytes, carried, sender, from }));
     }
+    let from = message.from.clone();
     let bytes = beginning(message.rest(), count);
     message.taken += bytes.len();
     if message.rest().is_empty() {
         queue.pop_front();
     }
-    Some(Some(Piece { bytes, carried, sender }))
+    Some(Some(Piece { bytes, carried, sender, from }))
 }
 
 /// Looks at the piece that a read would get after `seen` bytes.
@@ -166,7 +173,8 @@ fn look(queue: &VecDeque<Message>, wish: Wish, seen: usize) -> Option<Option<Pie
             let is_first = skip == 0 || !wish.reader.has_some;
             let files = if is_first { message.descriptors.peek() } else { Vec::new() };
             let carried = Carried::Seen(files);
-            return Some(Some(Piece { bytes, carried, sender: message.sender }));
+            let (sender, from) = (message.sender, message.from.clone());
+            return Some(Some(Piece { bytes, carried, sender, from }));
         }
         skip -= rest.len();
         reader.has_some = true;

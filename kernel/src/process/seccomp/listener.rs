@@ -129,17 +129,8 @@ fn read_growing(from: usize, size: usize) -> Result<[u8; GIFT_SIZE]> {
     if !(GIFT_SIZE..PAGE).contains(&size) {
         return Err(Errno::EINVAL);
     }
-    let (mut done, mut part) = (GIFT_SIZE, [0; 64]);
-    while done < size {
-        let part = &mut part[..(size - done).min(64)];
-        user::copy_in(part, from.saturating_add(done))?;
-        if part.iter().any(|&byte| byte != 0) {
-            return Err(Errno::E2BIG);
-        }
-        done += part.len();
-    }
     let mut bytes = [0; GIFT_SIZE];
-    user::copy_in(&mut bytes, from)?;
+    user::copy_in_growing(&mut bytes, from, size)?;
     Ok(bytes)
 }
 

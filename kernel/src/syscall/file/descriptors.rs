@@ -85,13 +85,9 @@ pub fn openat2(fd: i32, path_address: usize, how: usize, size: usize) -> Result<
     if size > 4096 {
         return Err(Errno::E2BIG);
     }
-    let wanted = UserPtr::<OpenHow>::new(how).read()?;
-    // Further fields of a newer caller must be zero.
-    let mut rest = alloc::vec![0; size - SIZE];
-    user::copy_in(&mut rest, how.wrapping_add(SIZE))?;
-    if rest.iter().any(|&byte| byte != 0) {
-        return Err(Errno::E2BIG);
-    }
+    let mut bytes = [0; SIZE];
+    user::copy_in_growing(&mut bytes, how, size)?;
+    let wanted: OpenHow = zerocopy::transmute!(bytes);
     const RESOLVE_CACHED: u64 = 0x20;
     if wanted.flags & !VALID != 0 || wanted.resolve & !(0x1f | RESOLVE_CACHED) != 0 {
         return Err(Errno::EINVAL);

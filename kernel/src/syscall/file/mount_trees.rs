@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use hayate_abi::file::AT_FDCWD;
 use hayate_abi::{Errno, Result};
-use hayate_machine::user::UserPtr;
+use hayate_machine::user;
 
 use super::{View, at, credentials, install, mounts, open_file, path, string};
 use crate::credentials::Capability;
@@ -262,12 +262,9 @@ pub fn mount_setattr(
         return Err(Errno::EINVAL);
     }
     may_mount()?;
-    let [set, clear, shares, _user_namespace] = UserPtr::<[u64; 4]>::new(attributes).read()?;
-    for word in SIZE..size {
-        if UserPtr::<u8>::new(attributes.wrapping_add(word)).read()? != 0 {
-            return Err(Errno::E2BIG);
-        }
-    }
+    let mut bytes = [0; SIZE];
+    user::copy_in_growing(&mut bytes, attributes, size)?;
+    let [set, clear, shares, _user_namespace]: [u64; 4] = zerocopy::transmute!(bytes);
     if set == 0 && clear == 0 && shares == 0 {
         return Ok(());
     }

@@ -105,6 +105,22 @@ fn take_name(endpoint: &Endpoint, name: Name) -> Result<()> {
         .inspect_err(|_| names::release(&endpoint.network, &name, None))
 }
 
+/// Gives a socket that wants credentials a name before it speaks to another, which can then answer
+/// (`unix_autobind` in `unix_stream_connect` and its relatives).
+#[inline]
+fn name_if_it_wants_credentials(socket: &Socket) -> Result<()> {
+    let endpoint = socket.endpoint();
+    if !socket.options().has(Switches::PASS_CREDENTIALS) || endpoint.name().is_some() {
+        return Ok(());
+    }
+    let name = names::bind_automatic(endpoint)?;
+    match take_name(endpoint, name) {
+        // Another thread gave it one.
+        Err(Errno::EINVAL) => Ok(()),
+        other => other,
+    }
+}
+
 /// Returns the calling user, and how many descriptors that user may have in flight
 /// (`too_many_unix_fds`).
 fn flight_limit() -> (u32, usize) {
@@ -182,11 +198,15 @@ impl SocketOps for Socket {
             if address.get(..2).is_some_and(|family| family == [0, 0]) {
                 return endpoint.set_destination(None);
             }
-            let destination = find(self.options().network(), Address::parse(address)?)?;
+            let address = Address::parse(address)?;
+            name_if_it_wants_credentials(self)?;
+            let destination = find(self.options().network(), address)?;
             return endpoint.set_destination(Some(&destination));
         }
         let who = process::current().identity();
-        let target = find(self.options().network(), Address::parse(address)?)?;
+        let address = Address::parse(address)?;
+        name_if_it_wants_credentials(self)?;
+        let target = find(self.options().network(), address)?;
         self.until(Buffer::Send, nonblocking, || endpoint.connect(&target, who))
     }
 
@@ -216,7 +236,13 @@ impl SocketOps for Socket {
         }
         let to = match (self.endpoint().kind, message.to) {
             // An address of a packet is ignored (`unix_seqpacket_sendmsg`).
-            (_, None) | (EndpointKind::Packet, _) => None,
+            (EndpointKind::Stream, None) => None,
+            (_, None) | (EndpointKind::Packet, _) => {
+                if self.endpoint().peer().is_ok_and(|peer| peer.is_some()) {
+                    name_if_it_wants_credentials(self)?;
+                }
+                None
+            }
             (EndpointKind::Stream, Some(_)) => {
                 return Err(match self.endpoint().peer() {
                     Ok(_) => Errno::EISCONN,
@@ -224,7 +250,9 @@ impl SocketOps for Socket {
                 });
             }
             (EndpointKind::Datagram, Some(address)) => {
-                Some(find(self.options().network(), Address::parse(address)?)?)
+                let address = Address::parse(address)?;
+                name_if_it_wants_credentials(self)?;
+                Some(find(self.options().network(), address)?)
             }
         };
         let has_files = !message.descriptors.is_empty();
