@@ -452,7 +452,9 @@ fn in_a_row(hayate: &Hayate) -> Result<()> {
 }
 
 fn first_program(hayate: &Hayate) -> Result<()> {
-    let script = "echo out; echo err >&2; read nothing || echo no input; sleep 1; exit 3";
+    // Two streams: which arrives first is nobody's promise.
+    let script = "echo out; sleep 0.5; echo err >&2; sleep 0.5; read nothing || echo no input; \
+                  sleep 1; exit 3";
     let stay = Stay::started(hayate, &[], &["/bin/sh", "-c", script])?;
     let output = stay.manage("logs", &["-f"])?;
     expect(&output, 0, "out\nerr\nno input\n", "")?;
