@@ -41,7 +41,7 @@ fn run(hayate: &Hayate) -> Result<Report> {
     let image = default::STRACE.get()?;
     let image = image.to_string_lossy();
     let known = known(hayate.linux);
-    let options = ["--net", "none", "--rootfs", &image, "--cpus", "2", "--memory", "1G"];
+    let options = ["--net", "none", "--rootfs", &image, "--cpus", "2", "--memory", "3G"];
     let options = [&options[..], &["--timeout", "7200"]].concat();
     let names: Vec<&str> = known.keys().copied().collect();
     let words = [&["/bin/sh", "-c", SCRIPT, "strace_suite.sh"], &names[..]].concat();
