@@ -3,8 +3,8 @@
 //! The instructions are those of the crate `seccompiler`, whose programs know two actions each: one
 //! for the calls that match, and one for all others. So there is a program for each action that a
 //! rule names but `SCMP_ACT_ALLOW`, the strictest first, and then one that allows the calls that
-//! any rule names and gives all others the default. They are one after the other in one program: the
-//! end of one by which it allows a call leads to the next.
+//! any rule names and gives all others the default. They are one after the other in one program:
+//! the end of one by which it allows a call leads to the next.
 //!
 //! What counts is that of runc and libseccomp: a name that x86-64 does not know is passed over;
 //! conditions of one rule hold together, but several for one argument are rules of their own. Where

@@ -217,7 +217,7 @@ for w in range(4):
         os._exit(0)
 print(sum(os.wait()[1] for w in range(4)))
 ";
-/// What is there afterwards.
+/// Prints the rows that are there afterwards.
 const SQLITE_CHECK: &str = r"
 import sqlite3
 b = sqlite3.connect('/v/base')

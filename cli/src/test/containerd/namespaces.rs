@@ -85,7 +85,10 @@ pub fn shared(_: &Hayate) -> Result<()> {
 }
 
 fn shared_with(daemon: &Daemon, memory: &str) -> Result<()> {
-    let annotations = |kind: &str| json!({ "io.kubernetes.cri.container-type": kind, "io.kubernetes.cri.sandbox-id": "pod" });
+    let annotations = |kind: &str| {
+        let (sort, sandbox) = ("io.kubernetes.cri.container-type", "io.kubernetes.cri.sandbox-id");
+        json!({ sort: kind, sandbox: "pod" })
+    };
     let bound = json!({ "destination": "/dev/shm", "type": "bind", "source": memory,
                         "options": ["rbind", "nosuid", "nodev"] });
     let add = |spec: &mut serde_json::Value, kind: &str, namespaces: serde_json::Value| {

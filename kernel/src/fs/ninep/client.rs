@@ -155,22 +155,26 @@ impl Fid {
 
     /// Writes from frames; returns how many bytes.
     pub fn write(&self, offset: u64, frames: &[Frame], count: usize) -> Result<usize> {
-        let count = count.min(self.client.most).min(frames.len() * 4096);
-        let request = Request::Write { fid: self.number, offset, count: count as u32 };
-        let answer = self.client.ask(&request, Data::Send(frames, count))?;
-        match answer.read(&request)? {
-            Reply::Written(count) => Ok(count as usize),
-            _ => Err(Errno::EIO),
-        }
+        self.write_unless(caller::is_ending, offset, frames, count)
     }
 
     /// Writes from frames as [`write`](Self::write) does, but waits for the server even if the
     /// caller's process ends: the pages are not the caller's.
     pub fn write_back(&self, offset: u64, frames: &[Frame], count: usize) -> Result<usize> {
+        self.write_unless(|| false, offset, frames, count)
+    }
+
+    fn write_unless(
+        &self,
+        is_ending: fn() -> bool,
+        offset: u64,
+        frames: &[Frame],
+        count: usize,
+    ) -> Result<usize> {
         let count = count.min(self.client.most).min(frames.len() * 4096);
         let request = Request::Write { fid: self.number, offset, count: count as u32 };
         let data = Data::Send(frames, count);
-        let answer = self.client.channel.exchange(&request, data, None, || false)?;
+        let answer = self.client.channel.exchange(&request, data, None, is_ending)?;
         match answer.read(&request)? {
             Reply::Written(count) => Ok(count as usize),
             _ => Err(Errno::EIO),

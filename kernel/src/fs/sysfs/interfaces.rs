@@ -1,9 +1,9 @@
 //! `/sys/class/net`: a directory for each network interface (Documentation/ABI/testing/
 //! sysfs-class-net), with the files of which Hayate knows the content.
 //!
-//! The interfaces are those of the reader's network namespace. On Linux they are those of the one in
-//! which sysfs was mounted, and each directory is a link into the tree of devices, which is not
-//! here.
+//! The interfaces are those of the reader's network namespace. On Linux they are those of the
+//! namespace in which sysfs was mounted, and each directory is a link into the tree of devices,
+//! which is not here.
 
 use alloc::format;
 use alloc::string::String;
@@ -21,9 +21,6 @@ use crate::net::config::{Interface, flag};
 use crate::net::report;
 use crate::vfs::caller;
 use crate::vfs::inode::{DirectorySink, Inode};
-
-/// The length of a queue of Linux' devices; none has one here that could be set (`tx_queue_len`).
-const QUEUE: u32 = 1000;
 
 /// An interface as the subject of files.
 #[derive(Clone)]
@@ -99,7 +96,6 @@ static INTERFACE: What<Folder> = What::Directory(&[
         }),
     },
     Item { name: "statistics", what: What::Directory(STATISTICS) },
-    Item { name: "tx_queue_len", what: What::Text(|_, out| line(out, format_args!("{QUEUE}"))) },
     Item {
         name: "type",
         what: What::Text(|it, out| line(out, format_args!("{}", it.0.hardware_type()))),
@@ -115,11 +111,11 @@ static INTERFACE: What<Folder> = What::Directory(&[
 static STATISTICS: &[Item<Folder>] = &[
     Item { name: "rx_bytes", what: What::Text(|it, out| count(it, out, |all| all.bytes_in)) },
     Item { name: "rx_dropped", what: What::Text(|it, out| count(it, out, |all| all.dropped_in)) },
-    Item { name: "rx_errors", what: What::Text(|it, out| count(it, out, |_| 0)) },
+    Item { name: "rx_errors", what: What::Text(|it, out| count(it, out, |all| all.errors_in)) },
     Item { name: "rx_packets", what: What::Text(|it, out| count(it, out, |all| all.packets_in)) },
     Item { name: "tx_bytes", what: What::Text(|it, out| count(it, out, |all| all.bytes_out)) },
     Item { name: "tx_dropped", what: What::Text(|it, out| count(it, out, |all| all.dropped_out)) },
-    Item { name: "tx_errors", what: What::Text(|it, out| count(it, out, |_| 0)) },
+    Item { name: "tx_errors", what: What::Text(|it, out| count(it, out, |all| all.errors_out)) },
     Item { name: "tx_packets", what: What::Text(|it, out| count(it, out, |all| all.packets_out)) },
 ];
 

@@ -2,8 +2,8 @@
 //!
 //! The tree of procfs serves it, of which this is a second root, with the same items and texts made
 //! when they are read. It has what programs read to size themselves: the processors, the disks, how
-//! memory is paged, and the network's [interfaces]. Files of Linux whose content Hayate does not know (the topology that a
-//! hypervisor made up, a disk's statistics) are left out.
+//! memory is paged, and the network's [interfaces]. Files of Linux whose content Hayate does not
+//! know (the topology that a hypervisor made up, a disk's statistics) are left out.
 
 mod interfaces;
 
