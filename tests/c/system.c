@@ -429,23 +429,6 @@ TEST(membarrier_query_or_enosys) {
         CHECK(r >= 0);
 }
 
-TEST(rseq_registration_rules) {
-    /* glibc registers one at the start; a second registration of another area is refused. */
-    static struct {
-        uint32_t cpu_start, cpu, flags_low, flags_high, node, mm, pad[2];
-    } __attribute__((aligned(32))) area;
-    long r = syscall(334, &area, 32, 0, 0x53053053);
-    if (r == -1 && errno == ENOSYS)
-        SKIP("no rseq");
-    if (r == -1) {
-        CHECK(errno == EBUSY || errno == EINVAL);
-        return;
-    }
-    CHECK(area.cpu < 1024);
-    ERR(syscall(334, &area, 32, 0, 0x53053053), EBUSY);
-    OK(syscall(334, &area, 32, 1 /* RSEQ_FLAG_UNREGISTER */, 0x53053053));
-}
-
 TEST(reboot_magic_is_checked) {
     ERR(syscall(SYS_reboot, 0x12345678, 0, 0, 0), EINVAL);
     ERR(syscall(SYS_reboot, 0xfee1dead, 0x28121969, 0x99999999, 0), EINVAL);

@@ -17,6 +17,7 @@ pub mod file;
 pub mod ipc;
 pub mod process;
 pub mod ptrace;
+pub mod rseq;
 pub mod signal;
 pub mod socket;
 pub mod time;

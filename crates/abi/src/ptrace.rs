@@ -43,6 +43,7 @@ numbers! {
     PTRACE_GETSIGMASK = 0x420a;
     PTRACE_SETSIGMASK = 0x420b;
     PTRACE_GET_SYSCALL_INFO = 0x420e;
+    PTRACE_GET_RSEQ_CONFIGURATION = 0x420f;
 }
 
 #[allow(missing_docs, reason = "named as in ptrace(2)")]
@@ -130,4 +131,16 @@ impl SyscallInfo {
     pub const SECCOMP_SIZE: usize = 84;
     /// How many bytes there are of an exit.
     pub const EXIT_SIZE: usize = 33;
+}
+
+/// `struct ptrace_rseq_configuration` of `PTRACE_GET_RSEQ_CONFIGURATION`.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+#[allow(missing_docs, reason = "named as in linux/ptrace.h")]
+pub struct RseqConfiguration {
+    pub rseq_abi_pointer: u64,
+    pub rseq_abi_size: u32,
+    pub signature: u32,
+    pub flags: u32,
+    pub pad: u32,
 }

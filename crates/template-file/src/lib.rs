@@ -47,7 +47,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 /// How a head begins.
-pub const MAGIC: [u8; 8] = *b"HayaTmp1";
+pub const MAGIC: [u8; 8] = *b"HayaTmp2";
 /// The most pages of a head.
 pub const MOST_PAGES: u32 = 1024;
 /// The number of no file.
@@ -82,6 +82,8 @@ pub struct Facts {
     pub told: [Word; 3],
     /// Where the number of the thread is written, and cleared.
     pub numbers: [Word; 2],
+    /// The area for restartable sequences: its address, its signature, the processor it shows.
+    pub sequences: [Word; 3],
     /// Blocked signals: where a start goes on, and where the template was declared.
     pub blocked: [Word; 2],
     /// The alternate signal stack: address, flags, size.

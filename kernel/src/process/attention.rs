@@ -1,9 +1,11 @@
-//! The stops of a thread on its way back to user mode: memory at its end, signals, notices.
+//! The stops of a thread on its way back to user mode: memory at its end, signals, notices,
+//! restartable sequences.
 
 use hayate_machine::trap::{self, UserRegs};
 
+use super::sequences::registration::SEQUENCES;
 use super::thread;
-use super::{cgroup, fault, signal};
+use super::{cgroup, fault, sequences, signal};
 use crate::drivers::io;
 
 /// Handles the processes' attention bits of the current execution, for the attention handler.
@@ -11,13 +13,15 @@ pub fn attend(regs: &mut UserRegs) {
     if trap::attention::get() & (trap::MEMORY | trap::SPENT | io::OWES) != 0 && obey_limits() {
         return;
     }
-    if trap::attention::get() & trap::INTERRUPTED == 0 {
-        return;
-    }
-    if thread::try_current().is_some() {
+    let Some(thread) = thread::try_current() else {
+        return trap::attention::clear(trap::INTERRUPTED | SEQUENCES);
+    };
+    if trap::attention::get() & trap::INTERRUPTED != 0 {
         signal::deliver::attend(regs);
-    } else {
-        trap::attention::clear(trap::INTERRUPTED);
+    }
+    // After the signals: a frame is to show where the program was before a handler.
+    if trap::attention::get() & SEQUENCES != 0 {
+        sequences::attend(&thread, regs);
     }
 }
 

@@ -315,6 +315,9 @@ fn new_thread(
         // The parent's present value is the child's default (`copy_process`).
         timer_slack: parent.timer_slack.load(Ordering::Relaxed),
     });
+    if !shares_space {
+        thread.sequences.take_over(parent.sequences.registration());
+    }
     if request.has(CLONE_CHILD_CLEARTID) {
         thread.clear_tid.store(request.child_tid, Ordering::Relaxed);
     }

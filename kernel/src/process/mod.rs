@@ -16,6 +16,7 @@
 //! | [`signal`]: `sets`, `queue`, `actions`, `stop` | what a process and a thread have for signals |
 //! | [`session`], [`timers`] | a session and its terminal, the record of a process's timers |
 //! | [`seccomp`]: `notices`, `chain` | the filters of a thread's system calls |
+//! | [`sequences`]: `registration` | a thread's area for restartable sequences |
 //! | [`record`], [`thread`] | the process, the thread |
 //! | [`pids`], [`pid_namespace`] | the table of numbers, the numbers inside namespaces |
 //! | [`visible`], [`numbers`] | processes, users and groups as a thread sees them |
@@ -28,6 +29,7 @@
 //! | [`seccomp`]: `judge`, `listener`, `install` | what filters do to a call, who is asked, giving filters |
 //! | [`cgroup`]: `rest`, `freezer`, `memory`, `cpu` | members of control groups: rest, limits |
 //! | [`cgroup`]: `list`, `accounts`, `follow`, `moves` | as a whole, starts and ends, moves |
+//! | [`sequences`] | where an interrupted sequence goes on |
 //! | [`signal`]: `take`, `frame`, [`signalfd`](signal::signalfd) | taking signals |
 //! | [`job_control`], [`family`], [`wait`] | groups and terminals, parents and children, waiting |
 //! | [`futex`], [`dump`], [`victim`] | waiting for a word in memory, core files, the end for memory |
@@ -79,6 +81,7 @@ pub mod resources;
 mod restart;
 mod scheduled;
 pub mod seccomp;
+pub mod sequences;
 pub mod session;
 pub mod signal;
 pub mod starts;

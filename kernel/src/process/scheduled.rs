@@ -19,6 +19,7 @@ impl UserThread for Thread {
         // Load them whatever they are, so that no base of the previous thread stays.
         let (fs, gs) = (&self.fs_base, &self.gs_base);
         cpu::restore_user_bases(fs.load(Ordering::Relaxed), gs.load(Ordering::Relaxed));
+        self.sequences.switched_to();
     }
 
     fn switch_out(&self) {

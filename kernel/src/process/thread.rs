@@ -22,6 +22,7 @@ use super::namespaces::Membership;
 use super::record::Process;
 use super::restart::Restart;
 use super::seccomp::State;
+use super::sequences::registration::Sequences;
 use super::signal::queue::Queue;
 use super::signal::sets::UNBLOCKABLE;
 use super::templates::declaration::Declaration;
@@ -122,6 +123,8 @@ pub struct Thread {
     pub clear_tid: AtomicUsize,
     /// The list of robust futexes.
     pub robust_list: AtomicUsize,
+    /// Its area for restartable sequences.
+    pub sequences: Sequences,
     /// The last exception of the program, for a signal frame.
     trap: SpinLock<Trap>,
     /// How an interrupted sleep continues (`restart_syscall(2)`).
@@ -224,6 +227,7 @@ impl Thread {
             start_tid: AtomicUsize::new(0),
             clear_tid: AtomicUsize::new(0),
             robust_list: AtomicUsize::new(0),
+            sequences: Sequences::default(),
             trap: SpinLock::new(Trap::default()),
             restart: SpinLock::new(Restart::Nothing),
             borrows: AtomicBool::new(parts.borrows),

@@ -81,8 +81,8 @@ pub struct Execution {
     told_system: AtomicU64,
     pub(super) voluntary: AtomicU64,
     pub(super) involuntary: AtomicU64,
-    /// Attention bits that anyone wants of it: `INTERRUPTED`, `SPENT`, and `GUARDED` once and for
-    /// all.
+    /// Attention bits that anyone wants of it: `INTERRUPTED`, `SPENT`, those of
+    /// [`Execution::demand`], and `GUARDED` once and for all.
     pub(super) wanted: AtomicU32,
     pub(super) interruptible: AtomicBool,
     /// It is about to exit: an execution that it wakes may take over its CPU.
@@ -370,6 +370,19 @@ impl Execution {
         if current().id == self.id {
             attention::raise(trap::GUARDED);
         }
+    }
+
+    /// Raises attention bits of the kernel's own for it when it is looked at or switched to next. If
+    /// it runs on another processor, that is to [look](hayate_machine::smp::look_again).
+    pub fn demand(&self, bits: u64) {
+        self.wanted.fetch_or(bits as u32, Ordering::SeqCst);
+    }
+
+    /// Whether one of these bits was demanded since this was asked last. For the current execution.
+    pub fn take_demand(&self, bits: u64) -> bool {
+        let bits = bits as u32;
+        self.wanted.load(Ordering::SeqCst) & bits != 0
+            && self.wanted.fetch_and(!bits, Ordering::SeqCst) & bits != 0
     }
 
     /// Whether its system calls are looked at.

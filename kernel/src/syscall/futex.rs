@@ -1,10 +1,11 @@
 //! Futexes and the per-thread areas of the C library (`futex(2)`, `futex_waitv(2)`,
-//! `set_robust_list(2)`).
+//! `set_robust_list(2)`, `rseq(2)`).
 
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
 use hayate_abi::process::FutexWaitv;
+use hayate_abi::rseq::RSEQ_FLAG_UNREGISTER;
 use hayate_abi::time::Timespec;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::UserPtr;
@@ -12,7 +13,7 @@ use hayate_machine::user::UserPtr;
 use super::time::{CLOCK_MONOTONIC, CLOCK_REALTIME};
 use crate::process;
 use crate::process::futex::Awaited;
-use crate::process::{Restart, Until, futex, visible};
+use crate::process::{Restart, Until, futex, sequences, visible};
 use crate::reclaim::growth::Grow;
 use crate::schedule::time;
 
@@ -178,6 +179,16 @@ fn awaited(given: &FutexWaitv) -> Result<Awaited> {
         // The upper half means nothing for a word of 32 bits (`futex_wait_multiple_setup`, 6.1).
         value: given.val as u32,
     })
+}
+
+/// `rseq(2)`
+pub fn rseq(area: usize, size: u32, flags: u32, signature: u32) -> Result<()> {
+    let thread = process::current();
+    match flags {
+        0 => thread.sequences.register(area, size, signature),
+        RSEQ_FLAG_UNREGISTER => sequences::unregister(&thread, area, size, signature),
+        _ => Err(Errno::EINVAL),
+    }
 }
 
 /// `set_robust_list(2)`

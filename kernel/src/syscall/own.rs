@@ -26,7 +26,7 @@ use crate::memory;
 use crate::memory::Space;
 use crate::process;
 use crate::process::transform::{Executed, Position, Running};
-use crate::process::{Thread, exec, held, thread};
+use crate::process::{Thread, exec, held, sequences, thread};
 use crate::program;
 use crate::program::{Program, Strings, load, strings};
 use crate::recycle::watch::Unwatched;
@@ -299,6 +299,8 @@ fn limits(thread: &Thread) -> memory::Limits {
 /// descriptor must not give privilege, and a process that was switched to user mode stays there.
 fn enter(running: &mut Running<'_, '_>, space: Arc<Space>) {
     space.set_limits(limits(running.thread));
+    // The area lies in the space that it leaves.
+    sequences::give_up(running.thread);
     // A switch of the mode waits meanwhile, and finds the new space in the mode of the old one.
     let own = running.thread.space();
     let old = running.thread.process.steady(|| {

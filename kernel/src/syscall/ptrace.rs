@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use hayate_abi::file::Iovec;
 use hayate_abi::ptrace::*;
+use hayate_abi::rseq::AREA_SIZE;
 use hayate_abi::signal::{NSIG, Siginfo, SignalSet};
 use hayate_abi::{Errno, Result};
 use hayate_machine::fpu::FpuState;
@@ -318,6 +319,7 @@ fn signals(tracee: &Tracee, request: i64, address: usize, data: usize) -> Option
             })
         }),
         PTRACE_GET_SYSCALL_INFO => syscall_info(tracee, address, data),
+        PTRACE_GET_RSEQ_CONFIGURATION => sequences(tracee, address, data),
         _ => return None,
     })
 }
@@ -387,4 +389,19 @@ fn syscall_info(tracee: &Tracee, room: usize, to: usize) -> Result<usize> {
     let bytes = info.as_bytes();
     user::copy_out(to, bytes.get(..size.min(room)).unwrap_or(bytes))?;
     Ok(size)
+}
+
+/// `PTRACE_GET_RSEQ_CONFIGURATION`: returns how much there is to tell. A size is told without an
+/// area, too (`ptrace_get_rseq_configuration`).
+fn sequences(tracee: &Tracee, room: usize, to: usize) -> Result<usize> {
+    let area = in_stop(tracee, |_| Ok(tracee.thread.sequences.registration()))?;
+    let told = RseqConfiguration {
+        rseq_abi_pointer: area.area as u64,
+        rseq_abi_size: AREA_SIZE as u32,
+        signature: if area.area == 0 { 0 } else { area.signature },
+        ..RseqConfiguration::default()
+    };
+    let bytes = told.as_bytes();
+    user::copy_out(to, bytes.get(..room).unwrap_or(bytes))?;
+    Ok(bytes.len())
 }

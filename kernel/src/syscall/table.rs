@@ -189,7 +189,7 @@ syscalls! {
         216 remap_file_pages(address: Word, size: Size, protection: Flags, offset: Size, flags: Flags) [none];
         310 process_vm_readv(pid: Int, local: Pointer, local_count: Size, remote: Pointer, remote_count: Size, flags: Flags) [complete memory::process_vm_readv];
         311 process_vm_writev(pid: Int, local: Pointer, local_count: Size, remote: Pointer, remote_count: Size, flags: Flags) [complete memory::process_vm_writev];
-        324 membarrier(command: Int, flags: Flags, cpu: Int) [partial memory::membarrier "no restartable sequences"];
+        324 membarrier(command: Int, flags: Flags, cpu: Int) [complete memory::membarrier];
         329 pkey_mprotect(address: Word, length: Size, protection: Flags, key: Int) [partial memory::pkey_mprotect "no protection keys: key -1 only"];
         330 pkey_alloc(flags: Flags, rights: Flags) [partial memory::pkey_alloc "no protection keys: ENOSPC"];
         331 pkey_free(key: Int) [partial memory::pkey_free "no protection keys: EINVAL"];
@@ -302,7 +302,7 @@ syscalls! {
         202 futex(address: Word, operation: Int, value: Uint, timeout: Word, second: Word, third: Uint) [partial futex::futex "no priority inheritance"];
         273 set_robust_list(head: Pointer, size: Size) [complete futex::set_robust_list];
         274 get_robust_list(pid: Int, head: Pointer, size: Pointer) [complete futex::get_robust_list];
-        334 rseq(area: Pointer, size: Uint, flags: Flags, signature: Flags) [none "the C library goes without"];
+        334 rseq(area: Pointer, size: Uint, flags: Flags, signature: Flags) [complete futex::rseq];
         449 futex_waitv(waiters: Pointer, count: Uint, flags: Flags, timeout: Pointer, clock: Int) [complete futex::futex_waitv];
     }
 

@@ -17,6 +17,7 @@ use super::question::Answer;
 use crate::memory::Space;
 use crate::memory::space::Lineage;
 use crate::process::record::Vectors;
+use crate::process::sequences::registration::Registration;
 use crate::process::signal::ActionTable;
 use crate::process::transform::Position;
 use crate::program::Addresses;
@@ -45,6 +46,8 @@ pub struct Image {
     pub clear_tid: usize,
     /// See `set_robust_list(2)`.
     pub robust_list: usize,
+    /// See `rseq(2)`.
+    pub sequences: Registration,
     /// Where the strings lie.
     pub vectors: Vectors,
     /// The number of the process that was recorded.
@@ -177,7 +180,8 @@ impl Image {
             return Ok(Err("its floating-point registers differ"));
         }
         let signals = |image: &Image| {
-            (image.blocked, image.clear_tid, image.robust_list, image.signal_stack.ss_sp)
+            let area = image.sequences;
+            (image.blocked, image.clear_tid, image.robust_list, area, image.signal_stack.ss_sp)
         };
         if signals(self) != signals(first) || !self.actions.is_same(&first.actions) {
             return Ok(Err("it handles signals in another way"));

@@ -73,6 +73,7 @@ use hayate_start_account::Began;
 use crate::memory::{PAGE, Space};
 use crate::process::pids;
 use crate::process::record::Vectors;
+use crate::process::sequences;
 use crate::process::signal::{ActionTable, send};
 use crate::process::templates;
 use crate::process::thread::Thread;
@@ -261,6 +262,7 @@ impl Begin {
         thread.set_signal_stack(image.signal_stack);
         thread.clear_tid.store(image.clear_tid, Ordering::Relaxed);
         thread.robust_list.store(image.robust_list, Ordering::Relaxed);
+        sequences::resume(thread, image.sequences);
         // The state was written by this kernel, so it is valid.
         let _ = fpu::from_signal_bytes(&image.fpu);
         running.change_position(&image.position);
@@ -570,6 +572,7 @@ fn capture(
     if !recording.entry.key.has_limits(&process.limits()) {
         return Err("its limits were changed");
     }
+    sequences::show_first(thread).map_err(|_| "its area for sequences cannot be written")?;
     let held = Held::by(thread, &recording.own).ok_or("it holds a file that is gone")?;
     let saved = run_time().saturating_sub(recording.run);
     // No start uses the memory of a program that ends: it is compared, as it is before the end.
@@ -597,6 +600,7 @@ fn capture(
         signal_stack: thread.signal_stack(),
         clear_tid,
         robust_list: thread.robust_list.load(Ordering::Relaxed),
+        sequences: thread.sequences.registration(),
         vectors: recording.vectors,
         number: process.id(),
         call: regs.orig_rax,

@@ -14,6 +14,7 @@ use hayate_machine::fpu::{self, FpuState};
 use hayate_machine::trap::{self, UserRegs};
 use hayate_machine::user::{self, UserPtr};
 
+use crate::process::sequences;
 use crate::process::thread::Thread;
 use crate::reclaim::growth::Grow;
 
@@ -48,7 +49,8 @@ pub fn shown_flags(stack: &SignalStack, sp: u64) -> i32 {
 ///
 /// * `mask` - the mask that `rt_sigreturn` restores.
 ///
-/// Fails with `EFAULT` if the frame does not fit.
+/// Fails with `EFAULT` if the frame does not fit, or if the thread's restartable sequence cannot be
+/// read (`rseq(2)`).
 pub fn enter_handler(
     thread: &Thread,
     regs: &mut UserRegs,
@@ -60,6 +62,7 @@ pub fn enter_handler(
         // There is no other way to return from a handler on x86-64.
         return Err(Errno::EFAULT);
     }
+    sequences::before_handler(thread, regs)?;
     let stack = *thread.signal_stack.lock();
     let mut sp = regs.rsp.wrapping_sub(RED_ZONE);
     let mut entering = false;

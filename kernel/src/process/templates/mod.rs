@@ -61,6 +61,7 @@ use crate::memory::space::Lineage;
 use crate::memory::{Limits, MapRequest, PAGE, Space};
 use crate::process::record::Vectors;
 use crate::process::seccomp;
+use crate::process::sequences;
 use crate::process::signal::ActionTable;
 use crate::process::thread::Thread;
 use crate::process::transform::{Position, Running};
@@ -273,6 +274,7 @@ pub fn keep(thread: &Thread, position: &Position, numbers: ChildNumbers) -> Resu
         signal_stack: thread.signal_stack(),
         clear_tid: numbers.clear,
         set_tid: numbers.set,
+        sequences: thread.sequences.registration(),
         start,
         vectors: process.vectors(),
         executable,
@@ -607,6 +609,7 @@ impl Begin {
         thread.set_signal_stack(template.signal_stack);
         thread.clear_tid.store(template.clear_tid, Ordering::Relaxed);
         thread.robust_list.store(0, Ordering::Relaxed);
+        sequences::resume(thread, template.sequences);
         // The state was written by this kernel, so it is valid.
         let _ = fpu::from_signal_bytes(&template.fpu);
         running.change_position(&template.position);

@@ -133,6 +133,7 @@ fn facts(template: &Template, object: usize) -> Facts {
     let regs = &template.position.regs;
     let position = &template.position;
     let vectors = &template.vectors;
+    let area = template.sequences;
     let credentials = &template.credentials;
     let shape = template.space.shape();
     let layout = shape.layout;
@@ -154,6 +155,7 @@ fn facts(template: &Template, object: usize) -> Facts {
             template.environments.variables,
         ]),
         numbers: words([template.set_tid, template.clear_tid]),
+        sequences: words([area.area, area.signature as usize, area.shown as usize]),
         blocked: [template.blocked, template.own_blocked].map(Word::new),
         signal_stack: [stack.ss_sp, stack.ss_flags as u64, stack.ss_size].map(Word::new),
         vectors: words([

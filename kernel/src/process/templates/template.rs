@@ -13,6 +13,7 @@ use crate::credentials::Credentials;
 use crate::memory::Space;
 use crate::memory::space::Lineage;
 use crate::process::record::Vectors;
+use crate::process::sequences::registration::Registration;
 use crate::process::signal::ActionTable;
 use crate::process::thread::{Thread, ThreadName};
 use crate::process::transform::Position;
@@ -54,6 +55,8 @@ pub struct Template {
     pub clear_tid: usize,
     /// Where the number of the thread is written (`CLONE_CHILD_SETTID`); 0: nowhere.
     pub set_tid: usize,
+    /// See `rseq(2)`.
+    pub sequences: Registration,
     /// Where each start is told what it was started with.
     pub start: usize,
     /// Where the strings of the program lay; only the auxiliary vector is still used.

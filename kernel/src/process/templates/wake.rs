@@ -35,6 +35,7 @@ use crate::memory::{
     Backing, LOWEST, Layout, Mapping, PAGE, Protection, RegionFlags, Space, USER_END, most_regions,
 };
 use crate::process::record::Vectors;
+use crate::process::sequences::registration::Registration;
 use crate::process::signal::{ActionTable, UNBLOCKABLE};
 use crate::process::thread::Thread;
 use crate::process::transform::Position;
@@ -169,6 +170,7 @@ impl Parts {
         let facts = &head.facts;
         let [start, vector, variables] = numbers(facts.told);
         let [set_tid, clear_tid] = numbers(facts.numbers);
+        let [area, signature, shown] = numbers(facts.sequences);
         let [blocked, own_blocked] = facts.blocked.map(Word::get);
         let [stack, flags, size] = facts.signal_stack.map(Word::get);
         let [arguments, arguments_end, environment, environment_end, auxiliary, auxiliary_end] =
@@ -194,6 +196,7 @@ impl Parts {
             },
             clear_tid,
             set_tid,
+            sequences: Registration { area, signature: signature as u32, shown: shown as u32 },
             start,
             vectors: Vectors {
                 arguments,

@@ -65,7 +65,7 @@ pub fn judge(thread: &Thread, regs: &UserRegs<'_>, recording: &mut Recording) ->
         // mmap
         9 => Ok(map(recording, flags(c), flags(d), e as i32)),
         // Signals and the thread: rt_sigaction, rt_sigprocmask, sigaltstack, arch_prctl,
-        // set_tid_address, set_robust_list; rseq is not there.
+        // set_tid_address, set_robust_list, rseq.
         13 | 14 | 131 | 158 | 218 | 273 | 334 => Ok(PLAIN),
         // futex: only waking, which nobody waits for.
         202 if flags(b) & 127 == 1 => Ok(PLAIN),
