@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use hayate_abi::capability::FileCapabilities;
 use hayate_abi::{Errno, Result};
 
+use crate::confinement::Confinement;
 use crate::namespace::Handle;
 pub use crate::user_namespace::Id;
 use crate::user_namespace::{self, UserNamespace};
@@ -119,6 +120,8 @@ pub struct Credentials {
     pub securebits: u32,
     /// The user namespace that it is in, in which its capabilities count.
     pub user: Handle<UserNamespace>,
+    /// What it has restricted itself to (`landlock(7)`).
+    pub confinement: Option<Confinement>,
 }
 
 /// Kinds of access to a file; the bits of `access(2)`.
@@ -152,6 +155,7 @@ impl Credentials {
             ambient: CapabilitySet::EMPTY,
             securebits: 0,
             user: user_namespace::first(),
+            confinement: None,
         }
     }
 

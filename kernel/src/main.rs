@@ -39,7 +39,8 @@ extern crate alloc;
 extern crate hayate_machine as machine;
 
 pub mod clock;
-pub mod credentials;
+pub mod confinement;
+mod credentials;
 pub mod drivers;
 mod first;
 pub mod fs;

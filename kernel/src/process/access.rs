@@ -42,6 +42,9 @@ pub fn check(target: &Thread, ids: Ids) -> Result<()> {
         return Ok(());
     }
     let (own, other) = (caller.credentials(), target.credentials());
+    if !is_within(&own, &other) {
+        return Err(Errno::EPERM);
+    }
     let traces = own.has_in(&other.user, Capability::SysPtrace);
     let (uid, gid, capabilities) = match ids {
         Ids::FileSystem => (own.fsuid, own.fsgid, own.effective),
@@ -53,6 +56,12 @@ pub fn check(target: &Thread, ids: Ids) -> Result<()> {
     let is_open = || is_dumpable(&target.process) || may_trace_undumpable(&own, target);
     let may = (traces || same && contains()) && is_open();
     if may { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Whether a thread that has restricted itself may look into another: one with the same
+/// restrictions, and perhaps more (`hook_ptrace_access_check`, security/landlock/ptrace.c).
+pub fn is_within(own: &Credentials, other: &Credentials) -> bool {
+    own.confinement.as_ref().is_none_or(|confined| confined.covers(other.confinement.as_ref()))
 }
 
 /// Whether these credentials give the right to trace the thread's process though it is not

@@ -4,6 +4,7 @@ use alloc::sync::Arc;
 
 use hayate_abi::capability::FileCapabilities;
 use hayate_abi::{Errno, Result};
+use hayate_landlock::Access;
 use hayate_recycler::ContentKey;
 
 use crate::credentials::{Credentials, Id, access};
@@ -13,6 +14,7 @@ use crate::vfs::attributes::FileKind;
 use crate::vfs::context::FsContext;
 use crate::vfs::file_count::Counted;
 use crate::vfs::inode::Inode;
+use crate::vfs::landlock;
 use crate::vfs::mount::{Location, flags};
 use crate::vfs::mount_tree;
 use crate::vfs::open;
@@ -86,6 +88,7 @@ impl Executable {
         if !readable {
             permitted(credentials, &attributes, access::EXECUTE)?;
         }
+        landlock::check(credentials, &location, Access::EXECUTE)?;
         let resolver = Resolver { context, credentials, start: None };
         // Execution does not need the right to read, so the open is not checked again.
         let file = open::open_location(&resolver, location, O_RDONLY, true, Counted::new()?)?;

@@ -5,9 +5,9 @@ use hayate_machine::trap::UserRegs;
 
 use super::argument::{Argument, Returned};
 use super::{
-    adjust, arch, argument, bpf, credentials, file, futex, ioprio, ipc, kcmp, memory, mode,
-    namespaces, own, pidfd, prctl, process, ptrace, sched, seccomp, signal, socket, syslog, system,
-    templates, time, timer,
+    adjust, arch, argument, bpf, credentials, file, futex, ioprio, ipc, kcmp, landlock, memory,
+    mode, namespaces, own, pidfd, prctl, process, ptrace, sched, seccomp, signal, socket, syslog,
+    system, templates, time, timer,
 };
 use crate::process::images;
 use crate::process::images::{After, recording};

@@ -30,6 +30,7 @@ mod futex;
 mod ioprio;
 mod ipc;
 mod kcmp;
+mod landlock;
 mod memory;
 mod mode;
 mod namespaces;

@@ -443,9 +443,9 @@ syscalls! {
         426 io_uring_enter(fd: Fd, submit: Uint, complete: Uint, flags: Flags, mask: Pointer, size: Size) [none "no io_uring"];
         427 io_uring_register(fd: Fd, operation: Uint, argument: Pointer, count: Uint) [none "no io_uring"];
         443 quotactl_fd(fd: Fd, command: Flags, id: Int, address: Pointer) [none "no quotas"];
-        444 landlock_create_ruleset(attributes: Pointer, size: Size, flags: Flags) [none "no Landlock"];
-        445 landlock_add_rule(ruleset: Fd, kind: Int, attributes: Pointer, flags: Flags) [none "no Landlock"];
-        446 landlock_restrict_self(ruleset: Fd, flags: Flags) [none "no Landlock"];
+        444 landlock_create_ruleset(attributes: Pointer, size: Size, flags: Flags) [complete landlock::create_ruleset];
+        445 landlock_add_rule(ruleset: Fd, kind: Int, attributes: Pointer, flags: Flags) [complete landlock::add_rule];
+        446 landlock_restrict_self(ruleset: Fd, flags: Flags) [complete landlock::restrict_self];
         447 memfd_secret(flags: Flags) [none "no secret memory"];
     }
 }

@@ -7,11 +7,14 @@
 use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
+use hayate_landlock::Access;
 
 use super::dentry::{Dentry, DentryState, Name};
 use super::device;
 use super::filesystem::Caching;
 use super::inode::{Attributes, DeviceNumber, FileKind, Inode, Owner, RenameFlags};
+use super::landlock;
+use super::landlock::Named;
 use super::mount::Location;
 use super::notify;
 use super::path::{Ending, Parent, Resolver, lookup_locked, permitted};
@@ -74,9 +77,10 @@ pub fn record(
 fn make(
     resolver: &Resolver<'_>,
     path: &[u8],
-    directory_wanted: bool,
+    kind: FileKind,
     make: impl FnOnce(&Arc<dyn Inode>, &[u8], &Attributes) -> Result<Arc<dyn Inode>>,
 ) -> Result<Location> {
+    let directory_wanted = kind == FileKind::Directory;
     let parent = resolver.resolve_parent(path)?;
     let Some(name) = parent.name else { return Err(Errno::EEXIST) };
     let inode = parent.directory.inode()?;
@@ -90,6 +94,7 @@ fn make(
         return Err(Errno::ENOENT);
     }
     check_writable(directory)?;
+    landlock::check(resolver.credentials, directory, landlock::right_to_make(kind))?;
     let attributes = inode.attributes();
     check_directory(directory, &attributes, resolver.credentials)?;
     directory.dentry.reserve(1)?;
@@ -103,7 +108,7 @@ fn make(
 
 /// `mkdir(2)`; applies the umask to `mode`.
 pub fn mkdir(resolver: &Resolver<'_>, path: &[u8], mode: u16) -> Result<Location> {
-    make(resolver, path, true, |inode, name, attributes| {
+    make(resolver, path, FileKind::Directory, |inode, name, attributes| {
         let mode = set_id::of_new(attributes, resolver, mode & 0o1777, true);
         inode.mkdir(name, mode, new_owner(attributes, resolver.credentials))
     })
@@ -123,7 +128,7 @@ pub fn mknod(
         resolver.credentials.require(Capability::Mknod)?;
         device::require_allowed(kind, || Ok(number), device::MAKE)?;
     }
-    make(resolver, path, false, |inode, name, attributes| {
+    make(resolver, path, kind, |inode, name, attributes| {
         let owner = new_owner(attributes, resolver.credentials);
         let mode = set_id::of_new(attributes, resolver, mode & 0o7777, false);
         match kind {
@@ -138,7 +143,7 @@ pub fn symlink(resolver: &Resolver<'_>, target: &[u8], path: &[u8]) -> Result<Lo
     if target.is_empty() {
         return Err(Errno::ENOENT);
     }
-    make(resolver, path, false, |inode, name, attributes| {
+    make(resolver, path, FileKind::Symlink, |inode, name, attributes| {
         inode.symlink(name, target, new_owner(attributes, resolver.credentials))
     })
 }
@@ -162,6 +167,9 @@ pub fn link(resolver: &Resolver<'_>, old: &Location, path: &[u8]) -> Result<()> 
     if !Arc::ptr_eq(&old.mount, &directory.mount) {
         return Err(Errno::EXDEV);
     }
+    let from = old.dentry.parent().ok_or(Errno::EXDEV)?;
+    let named = Named { directory: &from, inode: &target };
+    landlock::check_move(resolver.credentials, &named, directory, None, (false, false))?;
     let attributes = inode.attributes();
     check_directory(directory, &attributes, resolver.credentials)?;
     let is_directory = target.attributes().kind == FileKind::Directory;
@@ -222,6 +230,7 @@ pub fn unlink(resolver: &Resolver<'_>, path: &[u8]) -> Result<()> {
         let is_directory = attributes.kind == FileKind::Directory;
         return Err(if is_directory { Errno::EISDIR } else { Errno::ENOTDIR });
     }
+    landlock::check(resolver.credentials, directory, Access::REMOVE_FILE)?;
     check_removal(directory, &inode.attributes(), &attributes, resolver.credentials)?;
     if attributes.kind == FileKind::Directory {
         return Err(Errno::EISDIR);
@@ -262,6 +271,7 @@ pub fn rmdir(resolver: &Resolver<'_>, path: &[u8]) -> Result<()> {
     let dentry = lookup_locked(&directory.dentry, &inode, &name)?;
     let victim = dentry.inode().ok_or(Errno::ENOENT)?;
     let attributes = victim.attributes();
+    landlock::check(resolver.credentials, directory, Access::REMOVE_DIR)?;
     check_removal(directory, &inode.attributes(), &attributes, resolver.credentials)?;
     if attributes.kind != FileKind::Directory {
         return Err(Errno::ENOTDIR);
@@ -426,6 +436,9 @@ fn rename_locked(
     if replaced.is_some() && old.directory.dentry.is_within(&target) {
         return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
     }
+    let named = Named { directory: &old.directory.dentry, inode: &moved };
+    let how = (true, exchange);
+    landlock::check_move(credentials, &named, new.directory, replaced.as_ref(), how)?;
     if let Some(replaced) = &replaced
         && Arc::ptr_eq(replaced, &moved)
     {

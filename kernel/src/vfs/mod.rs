@@ -87,6 +87,7 @@ pub mod filesystem_type;
 mod graft;
 pub mod hint;
 pub mod inode;
+pub mod landlock;
 pub mod lease;
 mod location;
 pub mod lock_owner;

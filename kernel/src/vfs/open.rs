@@ -3,12 +3,14 @@
 use alloc::sync::Arc;
 
 use hayate_abi::{Errno, Result};
+use hayate_landlock::Access;
 
 use super::dentry::{Dentry, DentryState, Name};
 use super::device;
 use super::directory::{check_directory, check_writable, new_owner, record};
 use super::file_count::Counted;
 use super::inode::{Attributes, Change, DirectorySink, FileKind, Inode};
+use super::landlock;
 use super::mount::flags::MS_NODEV;
 use super::mount::{Location, Mount};
 use super::notify;
@@ -180,6 +182,7 @@ fn create(
     }
     check_writable(directory)?;
     let attributes = inode.attributes();
+    landlock::check(resolver.credentials, directory, Access::MAKE_REG)?;
     check_directory(directory, &attributes, resolver.credentials)?;
     let mode = set_id::of_new(&attributes, resolver, mode & 0o7777, false);
     directory.dentry.reserve(1)?;
@@ -267,6 +270,7 @@ pub fn open_location(
             return Err(Errno::EPERM);
         }
     }
+    landlock::check_open(resolver.credentials, &location, attributes.kind, flags)?;
     let access = match (attributes.kind, inode.page_cache()) {
         (FileKind::Regular, Some(page_cache)) if writes => Some(page_cache.open_for_writing()?),
         (FileKind::Regular, Some(page_cache)) => Some(page_cache.open_for_reading()),

@@ -60,6 +60,9 @@ pub fn with<T>(
     if seccomp::is_filtered(thread) {
         return Err("it has filters of system calls");
     }
+    if thread.credentials().confinement.is_some() {
+        return Err("it has restricted itself to some files");
+    }
     if thread.pending() != 0 {
         return Err("it begins with a pending signal");
     }

@@ -307,6 +307,7 @@ fn check(thread: &Thread, space: &Space) -> Result<()> {
         && executable.readable
         && !executable.gives_rights()
         && !seccomp::is_filtered(thread)
+        && credentials.confinement.is_none()
         && !thread.gets_nothing_kept()
         && !process.keeps_mode.load(Ordering::Relaxed)
         && !space.was_supervisor()

@@ -89,7 +89,8 @@ pub fn trace_me() -> Result<()> {
     let Some(tracer) = tracer.filter(|tracer| tracer.execution().is_some()) else { return Ok(()) };
     let (own, above) = (thread.credentials(), tracer.credentials());
     let contains = above.user.is(&own.user) && above.permitted.contains(own.permitted);
-    if !contains && !above.has_in(&own.user, Capability::SysPtrace) {
+    let may = contains || above.has_in(&own.user, Capability::SysPtrace);
+    if !may || !access::is_within(&above, &own) {
         return Err(Errno::EPERM);
     }
     let tracee = Tracee::new(&thread, &tracer, above, false, 0)?;

@@ -161,7 +161,7 @@ pub fn fsconfig(fd: i32, command: u32, key: usize, value: usize, auxiliary: i32)
             configuration.make(&view.resolver(AT_FDCWD, b"")?)
         }
         command::CHANGE => {
-            may_mount()?;
+            mounts::may_change_tree(&credentials())?;
             configuration.change()
         }
         command::FLAG => configuration.set(&word(key, MOST)?, None),
@@ -223,7 +223,7 @@ pub fn move_mount(
     /// Automounts, of which there are none, and `MOVE_MOUNT_SET_GROUP`.
     const OTHERS: u32 = 2 | 0x20 | SET_GROUP;
     const SET_GROUP: u32 = 0x100;
-    may_mount()?;
+    mounts::may_change_tree(&credentials())?;
     if flags & !(FROM_SYMLINKS | FROM_EMPTY | TO_SYMLINKS | TO_EMPTY | OTHERS) != 0 {
         return Err(Errno::EINVAL);
     }

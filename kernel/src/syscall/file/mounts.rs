@@ -10,6 +10,7 @@ use super::{View, path, string};
 use crate::credentials::{Capability, Credentials, access};
 use crate::process;
 use crate::reclaim::growth::Grow;
+use crate::vfs::landlock;
 use crate::vfs::path::{PATH_MAX, WalkFlags, permitted};
 use crate::vfs::{mount_tree, unmount};
 
@@ -39,6 +40,12 @@ pub fn may_mount(credentials: &Credentials) -> Result<()> {
     credentials.require_in(&process::current().mounts().owner, Capability::SysAdmin)
 }
 
+/// Fails with `EPERM` unless the caller may change the tree of its mount namespace.
+pub fn may_change_tree(credentials: &Credentials) -> Result<()> {
+    may_mount(credentials)?;
+    landlock::check_mounts(credentials)
+}
+
 /// `mount(2)`
 pub fn mount(source: usize, target: usize, kind: usize, flags: usize, data: usize) -> Result<()> {
     let kind = word(kind)?;
@@ -48,7 +55,7 @@ pub fn mount(source: usize, target: usize, kind: usize, flags: usize, data: usiz
     let view = View::current()?;
     let resolver = view.resolver(AT_FDCWD, &target)?;
     let place = resolver.resolve(&target, WalkFlags::empty())?;
-    may_mount(view.credentials())?;
+    may_change_tree(view.credentials())?;
     mount_tree::mount(
         &process::current().mounts(),
         &resolver,
@@ -72,7 +79,7 @@ pub fn umount2(target: usize, flags: u32) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     let view = View::current()?;
-    may_mount(view.credentials())?;
+    may_change_tree(view.credentials())?;
     let walk = if flags & UMOUNT_NOFOLLOW != 0 { WalkFlags::NOFOLLOW } else { WalkFlags::empty() };
     let place = view.resolve(AT_FDCWD, &path(target)?, walk)?;
     let own = process::current().mounts();
@@ -95,7 +102,7 @@ pub fn chroot(path_address: usize) -> Result<()> {
 /// `pivot_root(2)`
 pub fn pivot_root(new_root: usize, put_old: usize) -> Result<()> {
     let view = View::current()?;
-    may_mount(view.credentials())?;
+    may_change_tree(view.credentials())?;
     let new_root = view.resolve(AT_FDCWD, &path(new_root)?, WalkFlags::DIRECTORY)?;
     let put_old = view.resolve(AT_FDCWD, &path(put_old)?, WalkFlags::DIRECTORY)?;
     let old_root = view.context().root();

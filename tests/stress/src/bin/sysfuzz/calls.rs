@@ -245,6 +245,7 @@ pub const FORBIDDEN: &[u64] = &[
 pub const ELSEWHERE: &[(u64, &str)] = &[
     (60, "the end of a thread: `Worker::next` makes it, seldom"),
     (231, "the end of a process: likewise"),
+    (446, "`scenes.rs` restricts children: a worker that is restricted reaches nothing any more"),
     (1010, "a program in supervisor mode may do anything to the kernel; `modestorm` switches"),
     (1011, "likewise"),
 ];
@@ -514,6 +515,8 @@ pub const CALLS: &[Call] = &[
     ("preadv2", 327, &[Fd, Vectors, Small, Pos, Pos, Bits]),
     ("pwritev2", 328, &[Fd, Vectors, Small, Pos, Pos, Bits]),
     ("statx", 332, &[DirFd, Path, Flags(AT), Bits, Mem]),
+    ("landlock_create_ruleset", 444, &[Mem, Of(&[8]), Of(&[0, 0, 1])]),
+    ("landlock_add_rule", 445, &[Fd, Of(&[1]), Mem, Of(&[0])]),
     ("rseq", 334, &[Mem, Of(&[32]), Of(&[0, 0, 1]), Of(&[0x5305_3053])]),
     ("mq_timedsend", 242, &[Fd, Mem, Of(&[0, 1, 100, 8192]), Of(&[0, 1, 9, 32767, 32768]), Time]),
     ("mq_timedreceive", 243, &[Fd, Mem, Of(&[8192, 8192, 8191, 1 << 40]), Mem, Time]),

@@ -22,6 +22,7 @@ pub const SCENES: &[Scene] = &[
     ("a program about devices", device_program),
     ("a filter of a child", filter),
     ("a listener of a filter", listener),
+    ("a child that restricts itself", landlock),
     ("a traced child", traced),
     ("a traced child", traced),
     ("a child in namespaces", namespaces),
@@ -327,6 +328,42 @@ fn filter(worker: &mut Worker) {
         }
         worker.live_briefly();
     }
+    if let Ok(child) = u64::try_from(child) {
+        worker.leave(child);
+    }
+}
+
+/// A child that restricts itself to some files (landlock(7)), once or several times.
+fn landlock(worker: &mut Worker) {
+    const CREATE: u64 = 444;
+    const ADD: u64 = 445;
+    const RESTRICT: u64 = 446;
+    const KNOWN: u64 = (1 << 14) - 1;
+    let handled = match worker.random.below(3) {
+        0 => KNOWN,
+        _ => worker.random.below(KNOWN + 1),
+    };
+    let at = worker.words_of(&[handled]);
+    let ruleset =
+        Worker::opened(worker.make("landlock_create_ruleset", CREATE, [at, 8, 0, 0, 0, 0]));
+    for _ in 0..worker.random.below(5) {
+        let path = worker.random.pick(&[c".", c"dir", c"dir/sub", c"file", c"/", c"/proc"]);
+        let place = worker.open(path, libc::O_PATH);
+        let allowed = worker.random.pick(&[handled, handled & 7, handled & !(1 << 13)]);
+        let rule = worker.words_of(&[allowed, place]);
+        worker.make("landlock_add_rule", ADD, [ruleset, 1, rule, 0, 0, 0]);
+        worker.close(place);
+    }
+    let layers = worker.random.pick(&[1u64, 1, 2, 17]);
+    let child = worker.make("fork", CLONE, [17, 0, 0, 0, 0, 0]);
+    if child == 0 {
+        worker.make("prctl", PRCTL, [38, 1, 0, 0, 0, 0]);
+        for _ in 0..layers {
+            worker.make("landlock_restrict_self", RESTRICT, [ruleset, 0, 0, 0, 0, 0]);
+        }
+        worker.live_briefly();
+    }
+    worker.close(ruleset);
     if let Ok(child) = u64::try_from(child) {
         worker.leave(child);
     }
