@@ -830,3 +830,38 @@ TEST(a_child_runs_beside_a_parent_that_does_not_wait_for_once) {
     }
     munmap((void *)told, PAGE);
 }
+
+/* ---- ends that come together with other signals --------------------------------------------- */
+
+static void on_nothing(int sig UNUSED) {}
+
+TEST_TIMES(the_parent_of_a_vfork_is_killed_amid_other_signals, 3) {
+    struct {
+        volatile pid_t parent, child;
+    } *told = SHARED(sizeof *told);
+    for (int round = 0; round < 300; round++) {
+        told->parent = told->child = 0;
+        pid_t parent = FORK();
+        if (parent == 0) {
+            signal(SIGUSR1, on_nothing);
+            told->parent = getpid();
+            if (vfork() == 0) {
+                told->child = (pid_t)syscall(SYS_getpid);
+                for (;;)
+                    pause();
+            }
+            _exit(1);
+        }
+        EVENTUALLY(told->child != 0);
+        pid_t sender = FORK();
+        if (sender == 0)
+            for (;;)
+                kill(parent, SIGUSR1);
+        struct timespec t = {0, (round % 50) * 20000};
+        nanosleep(&t, NULL);
+        OK(kill(parent, SIGKILL));
+        KILLED(parent, SIGKILL);
+        end_by_kill(sender);
+        OK(kill(told->child, SIGKILL));
+    }
+}

@@ -553,10 +553,13 @@ fn wait_for_space(child: &Thread) {
         let given_back = || (!child.borrows.load(Ordering::SeqCst)).then_some(());
         match child.given_back.wait_interruptible(None, given_back) {
             Ok(()) => break,
-            Err(Woken::Interrupted) if parent.process.is_exiting() => break,
             Err(Woken::Interrupted | Woken::TimedOut) => {
                 interrupted = true;
+                // Before the question: an end that begins behind it interrupts the next sleep.
                 execution.clear_interrupt();
+                if parent.process.is_exiting() {
+                    break;
+                }
                 rest.note();
             }
         }

@@ -30,7 +30,6 @@ use crate::program;
 use crate::program::{Beginning, ExecRequest, Prepared, Strings};
 use crate::recycle::watch::Unwatched;
 use crate::schedule;
-use crate::schedule::Woken;
 use crate::supervisor::switch;
 use crate::vfs::descriptor::FdTable;
 
@@ -130,23 +129,11 @@ fn outlive_others(thread: &Thread) -> Result<()> {
 }
 
 fn wait_until_alone(process: &Process) -> Result<()> {
-    let me = schedule::current();
-    let mut interrupted = false;
-    let result = loop {
-        let alone = || (process.thread_count() == 1).then_some(());
-        match process.child_events.wait_interruptible(None, alone) {
-            Ok(()) => break Ok(()),
-            Err(Woken::Interrupted) if process.is_exiting() => break Err(Errno::EAGAIN),
-            Err(Woken::Interrupted | Woken::TimedOut) => {
-                interrupted = true;
-                me.clear_interrupt();
-            }
-        }
-    };
-    if interrupted {
-        me.interrupt();
-    }
-    result
+    let outcome = process.child_events.wait_through(None, || match process.thread_count() {
+        1 => Some(Ok(())),
+        _ => process.is_exiting().then_some(Err(Errno::EAGAIN)),
+    });
+    outcome.unwrap_or(Err(Errno::EAGAIN))
 }
 
 /// The point of no return. `files`: the new descriptor table, if there is one.

@@ -221,14 +221,15 @@ fn wait(thread: &Thread, notices: &Notices, id: u64) -> Result<Answer, Errno> {
                     break Ok(answer);
                 }
             }
-            Err(Woken::Interrupted)
-                if notices.must_wait(id)
-                    && thread.process.notice() & (notice::EXIT | notice::EXEC) == 0 =>
-            {
+            Err(Woken::Interrupted | Woken::TimedOut) => {
                 was_interrupted = true;
+                // Before the question: an end that begins behind it interrupts the next sleep.
                 execution.clear_interrupt();
+                let ends = thread.process.notice() & (notice::EXIT | notice::EXEC) != 0;
+                if ends || !notices.must_wait(id) {
+                    break Err(Errno::ERESTARTSYS);
+                }
             }
-            Err(_) => break Err(Errno::ERESTARTSYS),
             Ok(Found::Nothing) => {}
         }
     };
