@@ -255,6 +255,7 @@ impl Supervisor {
 
     /// Counts calls, interrupts workers that are blocked, and kills those that stay so.
     fn watch(&mut self) -> Result<(), String> {
+        let mut stands = false;
         for (place, slot) in self.running.iter_mut().zip(self.slots) {
             let Some(worker) = place else { continue };
             let now = slot.calls.load(Ordering::Relaxed);
@@ -270,6 +271,7 @@ impl Supervisor {
             }
             let signal = if worker.moved.elapsed() > PATIENCE {
                 self.late += 1;
+                stands = true;
                 libc::SIGKILL
             } else if worker.moved.elapsed() > NUDGE && worker.nudged.elapsed() > NUDGE {
                 worker.nudged = Instant::now();
@@ -279,6 +281,10 @@ impl Supervisor {
             };
             // SAFETY: plain calls with numbers.
             unsafe { libc::kill(worker.pid, signal) };
+        }
+        if stands {
+            // Its child may trace it: then its end is told when that has ended (`ptrace(2)`).
+            sweep(&self.running);
         }
         Ok(())
     }
@@ -311,8 +317,14 @@ impl Supervisor {
         for worker in self.running.iter().flatten() {
             // SAFETY: plain calls with numbers.
             unsafe { libc::kill(worker.pid, libc::SIGKILL) };
-            if wait(worker.pid).is_none() {
-                result = Err(format!("worker {} cannot be reaped", worker.pid));
+            let begin = Instant::now();
+            while wait_now(worker.pid).is_none() {
+                if begin.elapsed() > END {
+                    result = Err(format!("worker {} cannot be reaped", worker.pid));
+                    break;
+                }
+                sweep(&self.running);
+                std::thread::sleep(Duration::from_millis(2));
             }
         }
         self.running.clear();
