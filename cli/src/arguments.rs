@@ -100,6 +100,11 @@ pub struct Run {
     #[arg(long, value_name = "SNAPSHOT", value_parser = values::name)]
     pub from: Option<String>,
 
+    /// Boot the machine, also if the start of one like it was kept by an earlier run, and keep none
+    /// (docs/snapshots.md)
+    #[arg(long, conflicts_with = "from", env = "HAYATE_BOOT")]
+    pub boot: bool,
+
     /// The options that the user gave, by their names here. Filled in by the program that reads the
     /// command line: with `from`, an option that was given is not the same as its default.
     #[arg(skip)]

@@ -12,6 +12,7 @@ use crate::guest::{accel, backtrace, disk, initramfs, network, processor, termin
 use crate::image::{convert, default};
 use crate::persist;
 use crate::snapshots;
+use crate::snapshots::automatic;
 use crate::templates;
 use crate::vmm::{self, Vmm};
 use anyhow::{Context, Result, bail};
@@ -43,16 +44,31 @@ pub fn run(options: &Run) -> Result<u8> {
         return snapshots::clone::run(options);
     }
     let began = Instant::now();
-    let (outcome, shown) = boot(options, None)?;
+    let ready = ready(options)?;
+    let kept = automatic::key(options, &ready.prepared.qemu);
+    if let Some(clone) = kept.as_deref().and_then(|key| automatic::find(key, options)) {
+        return snapshots::clone::go(options, clone, ready.sink, began);
+    }
+    let (outcome, shown) = start(options, ready, None)?;
     if options.timing {
         print_timing(&outcome, outcome.began.saturating_duration_since(began));
     }
-    conclude(&outcome, shown)
+    let status = conclude(&outcome, shown)?;
+    if let (Some(key), End::Program(_)) = (kept, &outcome.end) {
+        automatic::remember(&key, options);
+    }
+    Ok(status)
 }
 
-/// Boots a machine and runs the program. Returns the outcome, and whether the kernel's messages
-/// were shown on the screen.
-pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> {
+/// A machine that is about to be started.
+struct Ready {
+    sink: Sink,
+    prepared: Prepared,
+    on_terminal: bool,
+}
+
+/// Checks the options, and makes what the machine needs.
+fn ready(options: &Run) -> Result<Ready> {
     let on_terminal = !options.no_tty && (options.tty || terminal::present());
     // Checked before anything is built: a wrong option is reported at once.
     check(options)?;
@@ -60,7 +76,18 @@ pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> 
         return Err(describe(options, vmm)?);
     }
     let sink = Sink::open(options.log.as_deref())?;
-    let Prepared { mut job, archive, qemu, .. } = prepare(options, on_terminal)?;
+    Ok(Ready { sink, prepared: prepare(options, on_terminal)?, on_terminal })
+}
+
+/// Boots a machine and runs the program. Returns the outcome, and whether the kernel's messages
+/// were shown on the screen.
+pub fn boot(options: &Run, explain: Option<Explain>) -> Result<(Outcome, bool)> {
+    start(options, ready(options)?, explain)
+}
+
+fn start(options: &Run, ready: Ready, explain: Option<Explain>) -> Result<(Outcome, bool)> {
+    let Ready { sink, prepared, on_terminal } = ready;
+    let Prepared { mut job, archive, qemu, .. } = prepared;
     let deterministic = options.machine.deterministic;
     let input = if deterministic && !on_terminal { known_input()? } else { None };
     (job.input_along, job.explain) = (input.is_some(), explain);

@@ -66,9 +66,21 @@ pub fn prepare(options: &Run, hostname: Option<&str>) -> Result<Clone> {
     if let Some(why) = snapshot.manifest.obstacle() {
         return Err(unusable(name, &why));
     }
-    let Snapshot { manifest, memory, devices, .. } = snapshot;
-    let words = Words::try_parse_from(&manifest.words);
+    let words = Words::try_parse_from(&snapshot.manifest.words);
     let made = words.map_err(|_| unusable(name, "its options are of another version"))?.make.run;
+    of(snapshot, &made, options, hostname)
+}
+
+/// Makes a machine from a snapshot that was found usable.
+///
+/// * `made` - the options with which the snapshot was made.
+/// * `hostname` - the machine's name; without it one is made of the snapshot's.
+///
+/// # Errors
+/// The network that the options name is none for this snapshot.
+pub fn of(snapshot: Snapshot, made: &Run, options: &Run, hostname: Option<&str>) -> Result<Clone> {
+    let Snapshot { name, manifest, memory, devices } = snapshot;
+    let name = name.as_str();
     let mut machine = Machine { network: options.machine.network.clone(), ..made.machine.clone() };
     machine.accel = if manifest.kvm { Accel::Kvm } else { Accel::Tcg };
     let image = manifest.image.as_deref().map(containers::configuration).transpose()?;
@@ -90,7 +102,7 @@ pub fn prepare(options: &Run, hostname: Option<&str>) -> Result<Clone> {
     let hostname = hostname
         .map_or_else(|| format!("{}-{own}", &name[..name.len().min(MOST_NAME)]), String::from);
     let network = qemu.network();
-    let job = Job { hostname, network, ..run::job(&both(&made, options), image.as_ref(), false) };
+    let job = Job { hostname, network, ..run::job(&both(made, options), image.as_ref(), false) };
     let arguments = job.arguments.clone();
     let job = Job { arguments: Vec::new(), streams: hayate_job::Streams::Channel, ..job };
     let asks = job.network.as_ref().is_some_and(|network| network.dhcp || network.speaks_first);
@@ -147,9 +159,13 @@ impl Clone {
 /// `./hayate run --from`.
 pub fn run(options: &Run) -> Result<u8> {
     let began = Instant::now();
-    let on_terminal = !options.no_tty && (options.tty || terminal::present());
     let sink = Sink::open(options.log.as_deref())?;
-    let clone = prepare(options, None)?;
+    go(options, prepare(options, None)?, sink, began)
+}
+
+/// Runs the program that the options name in a clone. `began`: when this command did.
+pub fn go(options: &Run, clone: Clone, sink: Sink, began: Instant) -> Result<u8> {
+    let on_terminal = !options.no_tty && (options.tty || terminal::present());
     let greeting = clone.greeting(Vec::new())?;
     let name = clone.job.hostname.clone();
     let environment = if on_terminal { vec![run::terminal_variable()] } else { Vec::new() };

@@ -67,8 +67,19 @@ impl Snapshots {
         Ok(Snapshots { folder: paths::build("snapshots")? })
     }
 
+    /// Returns the folder of the starts that `run` keeps by itself ([`super::automatic`]), which is
+    /// made if missing.
+    pub fn kept() -> Result<Snapshots> {
+        Ok(Snapshots { folder: paths::build("starts")? })
+    }
+
+    /// The folder itself.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Removes what makers that were killed left.
-    fn clear_up(&self) -> Result<()> {
+    pub fn clear_up(&self) -> Result<()> {
         let _alone = paths::lock_folder(&self.folder)?;
         for name in self.entries()?.into_iter().filter(|name| name.starts_with(".making-")) {
             let folder = self.folder.join(name);

@@ -4,11 +4,12 @@
 //! monitor, and ends the session. The memory is a file of the host's memory until then: nothing is
 //! written to the disk by a machine that runs, and a full disk is an error of this process.
 
-use super::directory::Snapshots;
+use super::directory::{Making, Snapshots};
 use super::manifest::{
     Identity, Manifest, checksum, checksum_of, checksum_of_job, processor, version_of,
 };
 use super::{options, words};
+use crate::arguments::Run;
 use crate::arguments::snapshots::Make;
 use crate::compile;
 use crate::failure::{FAULT, Failure, USAGE};
@@ -45,28 +46,57 @@ pub fn make(options: &Make) -> Result<u8> {
     let warm = warm_ups(options)?;
     let words = own_words()?;
     let making = Snapshots::open()?.begin(&options.name)?;
-    let Prepared { mut job, archive, mut qemu, container } = run::prepare(&options.run, false)?;
+    let (run, name) = (&options.run, options.name.as_str());
+    save(
+        &making,
+        &Plan { run, name, words, texts: options.warm.clone(), warm, limit: run.timeout },
+    )?;
+    Ok(0)
+}
+
+/// What a snapshot is made of.
+pub struct Plan<'a> {
+    /// The options of its machine.
+    pub run: &'a Run,
+    /// The machine's name.
+    pub name: &'a str,
+    /// The words that the manifest has of the command line.
+    pub words: Vec<String>,
+    /// The warm-ups, as they were written.
+    pub texts: Vec<String>,
+    /// The words of the warm-ups, each as often as wanted.
+    pub warm: Vec<Vec<String>>,
+    /// How long it may take, in seconds.
+    pub limit: Option<u64>,
+}
+
+/// Boots the machine, warms it up and saves it.
+///
+/// # Errors
+/// The machine, a warm-up or the disk fails. A snapshot of this name stays as it was.
+pub fn save(making: &Making, plan: &Plan<'_>) -> Result<()> {
+    let Prepared { mut job, archive, mut qemu, container } = run::prepare(plan.run, false)?;
     // A machine that could be started again with TCG would not be the one that is described.
     qemu.settle();
     job.arguments.clear();
     job.streams = hayate_job::Streams::Channel;
     let network = qemu.has_network();
-    job.hostname.clone_from(&options.name);
-    let size = options.run.machine.memory;
+    job.hostname = plan.name.into();
+    let size = plan.run.machine.memory;
     let memory = host_memory("memory")?;
     memory.set_len(size << 20).context("cannot make the machine's memory")?;
     qemu.share_memory(memory.try_clone().context("cannot duplicate a descriptor")?);
     let devices = host_memory("devices")?;
-    let mut chosen = options.run.clone();
+    let mut chosen = plan.run.clone();
     chosen.machine.accel = qemu.accel();
     let defining = options::defining(&chosen).into_iter();
     let mut manifest = Manifest {
         made: now(),
-        words,
-        warm: options.warm.clone(),
+        words: plan.words.clone(),
+        warm: plan.texts.clone(),
         options: defining.map(|(field, (_, value))| (field.to_string(), value)).collect(),
         memory: size,
-        cpus: options.run.machine.cpus,
+        cpus: plan.run.machine.cpus,
         kvm: qemu.has_kvm(),
         network,
         qemu: Identity::with(&qemu.program, version_of)?,
@@ -80,12 +110,11 @@ pub fn make(options: &Make) -> Result<u8> {
     };
     let further = [compile::copy()?];
     let initramfs = initramfs::make(&job, archive.as_deref(), None, &further, &[])?;
-    boot(options, qemu, &initramfs, warm, &devices)?;
+    boot(plan, qemu, &initramfs, &devices)?;
     let mut state = vec![0; usize::try_from(devices.metadata()?.len())?];
     devices.read_exact_at(&mut state, 0).context("cannot read the state of the devices")?;
     manifest.devices = (state.len() as u64, checksum(&state));
-    making.finish(&memory, &state, &manifest)?;
-    Ok(0)
+    making.finish(&memory, &state, &manifest)
 }
 
 /// The words of the warm-ups, each as often as wanted.
@@ -124,15 +153,15 @@ fn token() -> Result<String> {
 
 /// Runs the machine until its devices are saved.
 fn boot(
-    options: &Make,
+    plan: &Plan<'_>,
     qemu: crate::guest::qemu::Qemu,
     initramfs: &File,
-    warm: Vec<Vec<String>>,
     devices: &File,
 ) -> Result<()> {
     let (guests, guest) = channel();
     let (monitors, monitor) = channel();
-    let limit = options.run.timeout.map(Duration::from_secs);
+    let warm = plan.warm.clone();
+    let limit = plan.limit.map(Duration::from_secs);
     let mut session = Session::new(qemu, Streams::Channel(guests), Sink::None, limit);
     session.share_monitor(monitors);
     run::pass_signals_on(session.events())?;
@@ -154,7 +183,7 @@ fn boot(
         (End::Program(_), Err(error)) if outcome.errors.is_empty() => Err(error),
         _ => {
             run::conclude(&outcome, false)?;
-            Err(Failure::error(FAULT, format!("the snapshot {} was not made", options.name)))
+            Err(Failure::error(FAULT, format!("the snapshot {} was not made", plan.name)))
         }
     }
 }

@@ -25,6 +25,8 @@
 //! starts programs. So no program of a twin runs on the same random numbers, not even for a moment;
 //! `kernel/src/fs/proc/fresh.rs` says why this is not the device `vmgenid`.
 //!
+//! `run` keeps snapshots by itself, too ([`automatic`]): the third run of one machine begins there.
+//!
 //! # Trust
 //!
 //! A guest cannot change a snapshot: its memory is mapped privately, and it has no device by which
@@ -40,6 +42,7 @@
 //! and seeds that it does not know to be shared. A program that says that it is ready
 //! (docs/templates.md) is kept by the kernel, in snapshots too, and renews them as after a fork.
 
+pub mod automatic;
 pub mod clone;
 pub mod directory;
 pub mod make;

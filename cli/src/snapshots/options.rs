@@ -10,8 +10,9 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 /// Options of `run` that a clone takes: the names of their fields. All others define the machine.
-const OF_CLONES: [&str; 19] = [
+const OF_CLONES: [&str; 20] = [
     "from",
+    "boot",
     "entrypoint",
     "env",
     "directory",

@@ -111,7 +111,8 @@ impl Hayate {
         };
         let profile = if self.profile == Profile::Dev { "dev" } else { "release" };
         command.env("HAYATE_ACCEL", accel).env("HAYATE_PROFILE", profile);
-        command.env("HAYATE_ROOT", paths::project());
+        // What is tested is the boot, but where kept starts are.
+        command.env("HAYATE_ROOT", paths::project()).env("HAYATE_BOOT", "1");
         command.arg(request);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(command)

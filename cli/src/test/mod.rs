@@ -37,6 +37,7 @@ mod file_systems;
 mod guest;
 mod images;
 mod jobs;
+mod kept_starts;
 mod layers;
 mod links;
 mod machines;
@@ -203,6 +204,7 @@ fn trials_in_machines(options: &Test, programs: &guest::Programs) -> Vec<Trial> 
     trials.extend(machines::trials(options));
     trials.extend(volumes::trials(options));
     trials.extend(snapshots::trials(options));
+    trials.extend(kept_starts::trials(options));
     trials.extend(disks::trials(options));
     trials.extend(file_systems::trials(options));
     trials.extend(written::trials(options));
