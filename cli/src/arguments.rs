@@ -7,7 +7,7 @@ pub mod network;
 pub mod snapshots;
 pub mod values;
 
-use clap::builder::NonEmptyStringValueParser;
+use clap::builder::{FalseyValueParser, NonEmptyStringValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -102,7 +102,7 @@ pub struct Run {
 
     /// Boot the machine, also if the start of one like it was kept by an earlier run, and keep none
     /// (docs/snapshots.md)
-    #[arg(long, conflicts_with = "from", env = "HAYATE_BOOT")]
+    #[arg(long, env = "HAYATE_BOOT", value_parser = FalseyValueParser::new())]
     pub boot: bool,
 
     /// The options that the user gave, by their names here. Filled in by the program that reads the

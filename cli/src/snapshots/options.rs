@@ -147,6 +147,10 @@ pub fn check_clone(run: &Run, snapshot: &str, made_with: &BTreeMap<String, Strin
     if !run.volume.is_empty() {
         return Err(Failure::error(USAGE, NO_VOLUMES));
     }
+    if run.given.contains("boot") {
+        let text = "a machine that begins at a snapshot does not boot: leave --boot or --from out";
+        return Err(Failure::error(USAGE, text));
+    }
     let mine = defining(run);
     for given in &run.given {
         let given = given.as_str();
@@ -225,6 +229,7 @@ mod tests {
         assert_eq!(told(&["--accel=auto"], &["accel"]), Ok(()));
         // The usual value, not given.
         assert_eq!(told(&["--env=A=1"], &["env"]), Ok(()));
+        assert!(told(&["--boot"], &["boot"]).unwrap_err().contains("leave --boot or --from out"));
         for (words, field, option) in [
             ("--memory=1G", "memory", "--memory (512M)"),
             ("--cpus=2", "cpus", "--cpus (1)"),
