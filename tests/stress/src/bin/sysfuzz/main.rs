@@ -188,6 +188,24 @@ fn sweep(running: &[Option<Running>]) {
     }
 }
 
+/// Prints what procfs says of all processes, for a worker that does not end.
+fn show_processes() {
+    let entries = match fs::read_dir("/proc") {
+        Ok(entries) => entries,
+        Err(why) => return println!("sysfuzz: /proc cannot be read: {why}"),
+    };
+    for pid in entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok()) {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let wanted =
+            ["Name", "State", "PPid", "TracerPid", "Threads", "SigPnd", "ShdPnd", "SigBlk"];
+        let lines = status.lines().filter(|line| wanted.iter().any(|name| line.starts_with(name)));
+        println!("sysfuzz: {pid}: {}", lines.collect::<Vec<_>>().join(", ").replace('\t', " "));
+        let group = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        println!("sysfuzz: {pid}: {} {}", group.trim(), call.trim());
+    }
+}
+
 /// The supervisor's knowledge of its workers.
 struct Supervisor {
     world: World,
@@ -267,6 +285,7 @@ impl Supervisor {
                 worker.moved = Instant::now();
             }
             if worker.moved.elapsed() > END {
+                show_processes();
                 return Err(format!("worker {} does not end although it was killed", worker.pid));
             }
             let signal = if worker.moved.elapsed() > PATIENCE {
