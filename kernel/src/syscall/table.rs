@@ -75,8 +75,8 @@ syscalls! {
         267 readlinkat(directory: Fd, path: Path, buffer: Pointer, size: Size) [complete file::names::readlinkat];
         133 mknod(path: Path, mode: Mode, device: Word) [complete file::names::mknod];
         259 mknodat(directory: Fd, path: Path, mode: Mode, device: Word) [complete file::names::mknodat];
-        303 name_to_handle_at(directory: Fd, path: Path, handle: Pointer, mount: Pointer, flags: Flags) [partial file::handles::name_to_handle_at "no file system has handles: EOPNOTSUPP"];
-        304 open_by_handle_at(mount: Fd, handle: Pointer, flags: Flags) [partial file::handles::open_by_handle_at "no file system has handles: ESTALE"];
+        303 name_to_handle_at(directory: Fd, path: Path, handle: Pointer, mount: Pointer, flags: Flags) [partial file::handles::name_to_handle_at "of tmpfs, ext4 and cgroup2; others have no handles: EOPNOTSUPP"];
+        304 open_by_handle_at(mount: Fd, handle: Pointer, flags: Flags) [partial file::handles::open_by_handle_at "of tmpfs, ext4 and cgroup2"];
         95 umask(mask: Mode) [complete file::names::umask];
         161 chroot(path: Path) [complete file::mounts::chroot];
         155 pivot_root(new_root: Path, put_old: Path) [complete file::mounts::pivot_root];

@@ -76,6 +76,9 @@ pub struct TmpInode {
 impl Drop for TmpInode {
     fn drop(&mut self) {
         self.superblock.inodes.fetch_sub(1, Ordering::Relaxed);
+        if self.superblock.handles.is_any() {
+            self.superblock.handles.forget(self.number);
+        }
         let Content::Directory(entries) = &mut self.content else { return };
         // Trees may be deeper than the kernel's stack, so each directory is emptied before it is
         // dropped. An entry that does not fit into the list is dropped recursively; a chain of
@@ -146,6 +149,26 @@ impl TmpInode {
             marked: AtomicBool::new(u32::from(mode) & MARK != 0),
             shown: SpinLock::new(None),
         })
+    }
+
+    /// Its number in the file system, which no other file ever has.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The directories in this one, with their names. `ENOMEM`.
+    pub(super) fn directories(&self) -> Result<Vec<(Name, Arc<TmpInode>)>> {
+        let entries = self.entries()?;
+        let mut found = Vec::new();
+        growth::relieved(|| {
+            found.clear();
+            let entries = entries.lock();
+            found.make_room(entries.len())?;
+            let directories = entries.from(0).filter(|(_, _, inode)| inode.is_directory());
+            found.extend(directories.map(|(_, name, inode)| (Name::clone(name), inode.clone())));
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     fn entries(&self) -> Result<&SpinLock<Entries>> {
