@@ -194,9 +194,10 @@ impl PageCache {
                 }
             }
         };
-        match &self.source {
-            Some(account) if outcome.is_err() => account.uncharge(1),
-            _ => self.touch(),
+        match (&outcome, &self.source) {
+            (Ok(()), _) => self.touch(),
+            (Err(_), Some(account)) => account.uncharge(1),
+            (Err(_), None) => {}
         }
         outcome
     }
