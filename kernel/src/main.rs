@@ -199,6 +199,12 @@ fn threaded() {
             process::try_current().map_or_else(net::config::first, |thread| thread.network())
         },
         is_ending: || process::try_current().is_some_and(|thread| thread.process().is_exiting()),
+        thread: || process::try_current().map_or(0, |thread| thread.own_id()),
+        must_end: || {
+            process::try_current().is_some_and(|thread| {
+                schedule::current().is_at_end() || process::exit::is_told(&thread).is_some()
+            })
+        },
     });
     vfs::mount_tree::register_callers(|| match process::try_current() {
         Some(thread) => thread.mounts(),

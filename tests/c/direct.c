@@ -4,7 +4,7 @@
  * The cases work on an ext4: that of the disk whose serial number is `direct`, or the directory's
  * own if it is one. */
 #define AREA "direct"
-#include "harness.h"
+#include "disk.h"
 #include <sys/statfs.h>
 #include <sys/uio.h>
 
@@ -13,30 +13,6 @@
 #define SECTOR 512
 
 /* ---- helpers --------------------------------------------------------------------------------- */
-
-/* Whether /sys names the disk by that serial number; its node is put into `node`. */
-static bool find_disk(const char *serial, char *node, size_t room) {
-    DIR *dir = opendir("/sys/block");
-    bool found = false;
-    for (struct dirent *entry; dir && !found && (entry = readdir(dir));) {
-        char path[128], text[64] = "";
-        if (entry->d_name[0] == '.' || strlen(entry->d_name) > 32)
-            continue;
-        snprintf(path, sizeof path, "/sys/block/%.32s/serial", entry->d_name);
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        if (fd == -1)
-            continue;
-        if (read(fd, text, sizeof text - 1) > 0) {
-            text[strcspn(text, "\n")] = 0;
-            found = strcmp(text, serial) == 0;
-            snprintf(node, room, "/dev/%.32s", entry->d_name);
-        }
-        close(fd);
-    }
-    if (dir)
-        closedir(dir);
-    return found;
-}
 
 /* Goes where the files of the case lie. */
 static void begin(void) {

@@ -340,7 +340,7 @@ impl TestDisks {
         const BYTES: u64 = 64 << 20;
         let (plain, formatted): (&[&str], &str) = match area.rsplit('/').next() {
             Some("iocg") => (&["iocg"], "iocgfs"),
-            Some("direct") => (&[], "direct"),
+            Some(area @ ("direct" | "handle")) => (&[], area),
             _ => return Ok(None),
         };
         let folder = tempfile::tempdir()?;

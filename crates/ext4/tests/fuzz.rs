@@ -256,6 +256,7 @@ fn change_something(writer: &mut Writer, disk: &Disk, random: &mut Random) {
                 let _ = writer.mapping(disk, &inode, block);
             }
             let _ = writer.lookup(disk, one, &name);
+            let _ = writer.parent(disk, one);
         }
     }
 }

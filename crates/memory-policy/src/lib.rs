@@ -124,6 +124,9 @@ const FLAGS_FROM: u32 = 13;
 const HOME: u16 = 1 << 6;
 const NODES_AT: u32 = 8;
 
+/// The bit of a word that no policy uses.
+pub const FREE: u16 = 1 << 7;
+
 impl Policy {
     /// As `get_mempolicy(2)` tells it: the mode with its flags, and the nodes, which are those that
     /// were asked for if a flag says so.
@@ -252,7 +255,7 @@ mod tests {
         for word in 0..=u16::MAX {
             if let Some(policy) = Policy::unpack(word) {
                 let again = Policy::pack(Some(policy));
-                assert_eq!(again, word & !(1 << 7));
+                assert_eq!(again, word & !FREE);
                 assert_ne!(again, 0);
             }
         }

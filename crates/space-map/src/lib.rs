@@ -298,6 +298,17 @@ impl<V: Content> SpaceMap<V> {
         Ok(())
     }
 
+    /// Changes the values of all regions, which `change` gets with their ranges, and merges those
+    /// that continue each other afterwards. It needs no memory.
+    pub fn change_all(&mut self, mut change: impl FnMut(Range<usize>, &mut V)) {
+        for region in &mut self.regions {
+            change(region.start..region.end, &mut region.value);
+        }
+        for at in (1..self.regions.len()).rev() {
+            self.merge(at);
+        }
+    }
+
     /// Moves the lower edge of the region that begins at `start` (a stack) down to `to`; false if
     /// there is no such region or another region is in the way.
     pub fn grow_down(&mut self, start: usize, to: usize) -> bool {

@@ -94,7 +94,7 @@ fn found(
 proptest! {
     #[test]
     fn behaves_like_an_array(ops in prop::collection::vec(
-        (0u8..7, 0usize..PAGES, 1usize..20, any::<u8>(), 0u32..4), 1..120))
+        (0u8..8, 0usize..PAGES, 1usize..20, any::<u8>(), 0u32..4), 1..120))
     {
         let mut map = SpaceMap::new();
         let mut model: Vec<Option<Page>> = vec![None; PAGES];
@@ -131,6 +131,10 @@ proptest! {
                 4 => {
                     map.update(range.clone(), |value| value.kind = kind % 4).unwrap();
                     model[range.clone()].iter_mut().flatten().for_each(|p| p.kind = kind % 4);
+                }
+                7 => {
+                    map.change_all(|_, value| value.kind &= kind);
+                    model.iter_mut().flatten().for_each(|page| page.kind &= kind);
                 }
                 5 => {
                     for top in [true, false] {

@@ -7,7 +7,7 @@ use core::ops::Range;
 use hayate_abi::{Errno, Result};
 
 use super::error::NoMemoryError;
-use super::fault::{FaultResult, Touch};
+use super::outcome::{FaultResult, Touch};
 use super::page::{PAGE, USER_END, page_up};
 use super::region::{Backing, Mapping, Protection, RegionFlags};
 use super::space::Space;
@@ -241,6 +241,7 @@ impl Space {
                 FaultResult::NotAllowed => return Err(Errno::EINVAL),
                 FaultResult::NoContent => return Err(Errno::EFAULT),
                 FaultResult::OutOfMemory | FaultResult::Limited => return Err(Errno::ENOMEM),
+                FaultResult::Interrupted => return Err(Errno::EINTR),
             }
             crate::schedule::breathe();
         }

@@ -9,6 +9,7 @@
 //!   [`AROUND`] neighbours that are in memory too; for writing to a private mapping, a copy;
 //! * a private page that may be shared: use the page itself if no other reference is left, else
 //!   copy;
+//! * a missing page that a program provides: the thread waits ([`userfault`]);
 //! * a page that is present with the access right: another processor was faster.
 //!
 //! Work that may sleep or fail (reading a page, reclaiming memory) is done with the lock released,
@@ -27,12 +28,15 @@ use machine::paging::{Access, Edit, PageKind, Slot};
 use machine::per_cpu;
 use machine::trap::{FaultCode, FaultOutcome, PageFault};
 
+use super::claims::Claims;
 use super::large;
 use super::layout::STACK_GUARD;
 use super::limits::may_lock;
+use super::outcome::{Cause, FaultResult, Touch};
 use super::page::{LOWEST, PAGE, USER_END};
 use super::region::{Backing, Mapping, Protection, RegionFlags};
 use super::space::{self, Inner, Space};
+use super::userfault::{self, Provider};
 use crate::page_cache::cache::PageCache;
 use crate::page_cache::load::Reader;
 use crate::page_cache::read_ahead;
@@ -42,40 +46,11 @@ use crate::reclaim::charge;
 /// The most pages of a file that one read fault maps: an aligned window.
 const AROUND: usize = 16;
 
-/// The kind of access that the program tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Touch {
-    /// Reading.
-    Read,
-    /// Writing.
-    Write,
-    /// Fetching an instruction.
-    Execute,
-}
-
-/// The result of a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FaultResult {
-    /// Try again: the page is there.
-    Done,
-    /// Nothing is mapped there: SIGSEGV, `SEGV_MAPERR`.
-    NotMapped,
-    /// The mapping does not allow the access: SIGSEGV, `SEGV_ACCERR`.
-    NotAllowed,
-    /// The file ends before the page, or cannot be read: SIGBUS, `BUS_ADRERR`.
-    NoContent,
-    /// Memory is exhausted: the faulting process is killed.
-    OutOfMemory,
-    /// A limit of its control group does not allow the page, and no process can be killed for that
-    /// but perhaps this one, which has been told to end.
-    Limited,
-}
-
 /// Handles a fault of this processor's program, for the kernel's page-fault handler.
 #[inline]
-pub fn handle_fault(address: usize, touch: Touch) -> FaultResult {
+pub fn handle_fault(address: usize, touch: Touch, cause: impl FnOnce() -> Cause) -> FaultResult {
     match space::try_current() {
-        Some(space) => space.handle(address, touch),
+        Some(space) => space.handle_for(address, touch, cause),
         None => FaultResult::NotMapped,
     }
 }
@@ -97,20 +72,39 @@ enum Step {
     WriteBack(Arc<PageCache>),
     /// The source of the page must make it ready to be changed.
     Prepare(Arc<PageCache>, u64),
+    /// A program must provide the page.
+    Provide(Arc<Provider>),
 }
 
 impl Space {
-    /// Resolves a fault at `address`.
+    /// Resolves a fault at `address`, of the kernel's work for the current thread.
     #[inline]
     pub fn handle(&self, address: usize, touch: Touch) -> FaultResult {
+        self.handle_for(address, touch, || Cause::Kernel)
+    }
+
+    /// Resolves a fault at `address`. Most faults are over before `cause` is asked for.
+    #[inline]
+    pub fn handle_for(
+        &self,
+        address: usize,
+        touch: Touch,
+        cause: impl FnOnce() -> Cause,
+    ) -> FaultResult {
         match self.try_fault(address, touch, true) {
             Step::Finished(result) => result,
-            step => self.handle_slowly(address, touch, step),
+            step => self.handle_slowly(address, touch, cause(), step),
         }
     }
 
     #[cold]
-    fn handle_slowly(&self, address: usize, touch: Touch, mut step: Step) -> FaultResult {
+    fn handle_slowly(
+        &self,
+        address: usize,
+        touch: Touch,
+        cause: Cause,
+        mut step: Step,
+    ) -> FaultResult {
         // Keeps the page that was read from being reclaimed before it is mapped.
         let mut _held;
         // A fault counts once, when it is done. It counts as major if a page was read for it.
@@ -152,6 +146,11 @@ impl Space {
                         return lack();
                     }
                 }
+                Step::Provide(provider) => {
+                    if let Err(result) = provider.wait(self, address, touch, cause) {
+                        return result;
+                    }
+                }
             }
             step = self.try_fault(address, touch, minor);
         }
@@ -177,7 +176,7 @@ impl Space {
         if !region.value.protection.intersects(needed) {
             return Step::Finished(FaultResult::NotAllowed);
         }
-        let step = resolve(region, address & !(PAGE - 1), touch, &mut edit);
+        let step = resolve(region, &inner.claims, address & !(PAGE - 1), touch, &mut edit);
         if minor && matches!(step, Step::Finished(FaultResult::Done)) {
             self.count_minor();
         }
@@ -214,6 +213,11 @@ impl Space {
         {
             return false;
         }
+        if stack.value.flags.contains(RegionFlags::PROVIDED)
+            && inner.claims.enter(page..start, inner.claims.at(start)).is_err()
+        {
+            return false;
+        }
         if locked {
             inner.locked += grown;
         }
@@ -236,15 +240,20 @@ pub fn zeroed(owner: u32) -> Option<Frame> {
 
 /// Enters the page, or says what is needed for it. The access has been checked.
 #[inline]
-fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<'_>) -> Step {
+fn resolve(
+    region: &Region<Mapping>,
+    claims: &Claims,
+    page: usize,
+    touch: Touch,
+    edit: &mut Edit<'_>,
+) -> Step {
     const DONE: Step = Step::Finished(FaultResult::Done);
     let mapping = &region.value;
     let access = mapping.protection.access();
-    if mapping.flags.contains(RegionFlags::LARGE)
-        && mapping.backing.is_none()
-        && large::asked(region, page, edit)
+    if mapping.flags.intersects(RegionFlags::LARGE.union(RegionFlags::PROVIDED))
+        && let Some(step) = special(region, claims, page, edit)
     {
-        return DONE;
+        return step;
     }
     let Some(mut slot) = edit.slot(page) else { return Step::Memory };
     let write = touch == Touch::Write;
@@ -297,6 +306,23 @@ fn resolve(region: &Region<Mapping>, page: usize, touch: Touch, edit: &mut Edit<
         fill_around(&mut slot, region, page, index, access);
     }
     DONE
+}
+
+/// The step of a fault where the program asked for large pages, or a program provides missing ones;
+/// `None`: as everywhere.
+#[cold]
+fn special(
+    region: &Region<Mapping>,
+    claims: &Claims,
+    page: usize,
+    edit: &mut Edit<'_>,
+) -> Option<Step> {
+    let mapping = &region.value;
+    if mapping.flags.contains(RegionFlags::PROVIDED) {
+        return userfault::missing(region, claims, page, edit).map(Step::Provide);
+    }
+    let is_large = mapping.backing.is_none() && large::asked(region, page, edit);
+    is_large.then_some(Step::Finished(FaultResult::Done))
 }
 
 /// How a page of a shared mapping is entered. A page that is written back is entered for writing
@@ -445,7 +471,7 @@ fn copy(mut slot: Slot<'_, '_>, access: Access) -> Step {
 pub fn user_copy_fault(fault: &PageFault) -> FaultOutcome {
     let write = fault.code.contains(FaultCode::WRITE);
     let touch = if write { Touch::Write } else { Touch::Read };
-    match handle_fault(fault.address as usize, touch) {
+    match handle_fault(fault.address as usize, touch, || Cause::Kernel) {
         FaultResult::Done => FaultOutcome::Done,
         _ => FaultOutcome::Failed,
     }

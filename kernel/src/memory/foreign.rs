@@ -6,10 +6,12 @@ use machine::frames::Frame;
 use machine::paging::{Access, Edit, PageKind};
 use machine::vdso;
 
-use super::fault::{FaultResult, Touch, fresh, zeroed};
+use super::fault::{fresh, zeroed};
+use super::outcome::{Cause, FaultResult, Touch};
 use super::page::PAGE;
 use super::region::{Mapping, Protection, RegionFlags};
 use super::space::Space;
+use super::userfault;
 use crate::reclaim;
 
 /// The identity of a futex.
@@ -107,7 +109,7 @@ impl Space {
         let mut done = 0;
         while done < to.len() {
             let Some(at) = address.checked_add(done) else { break };
-            let Some(frame) = self.foreign_frame(at, Touch::Read) else { break };
+            let Ok(frame) = self.bring(at, Touch::Read, Cause::Debugger) else { break };
             let part = (PAGE - at % PAGE).min(to.len() - done);
             done += frame.read(at % PAGE, &mut to[done..done + part]);
         }
@@ -120,11 +122,11 @@ impl Space {
         let mut done = 0;
         while done < from.len() {
             let Some(at) = address.checked_add(done) else { break };
-            let Some(frame) = self.foreign_frame(at, Touch::Write) else { break };
+            let Ok(frame) = self.bring(at, Touch::Write, Cause::Debugger) else { break };
             let part = (PAGE - at % PAGE).min(from.len() - done);
             done += frame.write(at % PAGE, &from[done..done + part]);
             // A page of a file may have been written to its disk in between, and is dirty again.
-            let _ = self.handle(at, Touch::Write);
+            let _ = self.handle_for(at, Touch::Write, || Cause::Debugger);
         }
         done
     }
@@ -170,7 +172,7 @@ impl Space {
     /// to all that is private: where the program itself may not write, the page becomes its own
     /// copy, as read-only as before (`FOLL_FORCE`; `check_vma_flags`, mm/gup.c).
     pub fn forced_frame(&self, address: usize, touch: Touch) -> Option<Frame> {
-        match self.bring(address, touch) {
+        match self.bring(address, touch, Cause::Debugger) {
             Ok(frame) => Some(frame),
             Err(FaultResult::NotAllowed) => self.force(address, touch),
             Err(_) => None,
@@ -187,6 +189,10 @@ impl Space {
                 let mut guard = self.table.lock();
                 let (inner, mut edit) = guard.parts();
                 let region = inner.map.find(address)?;
+                if userfault::missing(region, &inner.claims, address & !(PAGE - 1), &edit).is_some()
+                {
+                    return None;
+                }
                 let mapping = region.value.clone();
                 let content = mapping
                     .backing
@@ -234,7 +240,7 @@ impl Space {
         let mut done = 0;
         while done < from.len() {
             let at = address.checked_add(done).ok_or(Errno::EFAULT)?;
-            let frame = self.bring(at, Touch::Write).map_err(|why| match why {
+            let frame = self.bring(at, Touch::Write, Cause::Kernel).map_err(|why| match why {
                 FaultResult::OutOfMemory | FaultResult::Limited => Errno::ENOMEM,
                 _ => Errno::EFAULT,
             })?;
@@ -276,11 +282,16 @@ impl Space {
 
     /// Returns the frame of the page around `address`, brought in for `touch`.
     pub fn foreign_frame(&self, address: usize, touch: Touch) -> Option<Frame> {
-        self.bring(address, touch).ok()
+        self.bring(address, touch, Cause::Kernel).ok()
     }
 
     /// Like [`foreign_frame`](Self::foreign_frame), with the reason of a failure.
-    fn bring(&self, address: usize, touch: Touch) -> core::result::Result<Frame, FaultResult> {
+    fn bring(
+        &self,
+        address: usize,
+        touch: Touch,
+        cause: Cause,
+    ) -> core::result::Result<Frame, FaultResult> {
         loop {
             {
                 let mut guard = self.table.lock();
@@ -305,7 +316,7 @@ impl Space {
                     }
                 }
             }
-            match self.handle(address, touch) {
+            match self.handle_for(address, touch, || cause) {
                 FaultResult::Done => {}
                 failed => return Err(failed),
             }

@@ -9,11 +9,17 @@ use hayate_space_map::SpaceMap;
 use machine::paging::Edit;
 
 use super::attachments;
+use super::claims::Claims;
 use super::error::{Failure, relieved};
 use super::origin::Altered;
 use super::region::{Mapping, RegionFlags};
 use super::space::{Inner, Space, data_size};
 use crate::reclaim::growth::Grow;
+
+/// Flags that the child's regions do not have: those of locks (mlock(2)), and of pages that a
+/// program provides, which does so for the parent's space (`dup_userfaultfd`, fs/userfaultfd.c).
+const NOT_INHERITED: RegionFlags =
+    RegionFlags::LOCKED.union(RegionFlags::LOCK_ON_FAULT).union(RegionFlags::PROVIDED);
 
 impl Space {
     /// Makes `child`, an empty space, a copy for the child of a fork: the same pages, with private
@@ -53,8 +59,7 @@ impl Space {
                     value.backing = None;
                     value.flags.remove(RegionFlags::SHARED);
                 }
-                // Locks are not inherited (mlock(2)).
-                value.flags.remove(RegionFlags::LOCKED | RegionFlags::LOCK_ON_FAULT);
+                value.flags.remove(NOT_INHERITED);
                 Some(value)
             });
             match map {
@@ -95,6 +100,7 @@ impl Inner {
             has_segments: self.has_segments,
             user_only: self.user_only,
             lineage: Weak::new(),
+            claims: Claims::NONE,
         })
     }
 

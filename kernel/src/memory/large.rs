@@ -17,7 +17,7 @@
 //! the table is empty or the entry one of every sixteen. A range whose large page was broken up (by
 //! unmapping, protecting or giving up a part, or by copy-on-write) stays small, so that it does not
 //! change back and forth. Programs in a control group whose memory is counted have no large pages.
-//! Stacks and pages of files stay small.
+//! Stacks, pages of files and memory whose missing pages a program provides stay small.
 //!
 //! `transparent_hugepage=` on the kernel's command line chooses as on Linux: `always` (this policy,
 //! the default), `madvise` (only where the program asked), `never`.
@@ -103,7 +103,8 @@ pub(super) enum Earned {
 /// backing, and the program wants to write.
 #[cold]
 pub(super) fn earned(region: &Region<Mapping>, page: usize, slot: &Slot<'_, '_>) -> Option<Earned> {
-    let small = RegionFlags::NO_LARGE | RegionFlags::GROWS_DOWN;
+    // A large page would fill in small ones that a program is to provide.
+    let small = RegionFlags::NO_LARGE | RegionFlags::GROWS_DOWN | RegionFlags::PROVIDED;
     if slot.is_large() || slot.owner() != 0 || region.value.flags.intersects(small) {
         return None;
     }

@@ -14,9 +14,9 @@ use machine::paging::Edit;
 
 use super::attachments;
 use super::error::{Failure, NoMemoryError, relieved};
-use super::fault::{FaultResult, Touch};
 use super::layout::STACK_GUARD;
 use super::limits::{Limits, may_lock};
+use super::outcome::{FaultResult, Touch};
 use super::page::{LOWEST, PAGE, USER_END, page_up};
 use super::places;
 use super::region::{Backing, Mapping, Protection, RegionFlags, is_data};
@@ -131,6 +131,7 @@ impl Inner {
         edit.prepare(range.clone())?;
         self.note_altered(&range);
         let removed = self.map.remove(range.clone())?;
+        self.claims.remove(&range);
         if range.end > self.full_above.0 {
             self.full_above = (usize::MAX, 0);
         }

@@ -14,10 +14,12 @@
 //! | [`page`], [`error`] | the size of a page, the program's half; the error for lack of memory |
 //! | [`compare`] | whether two spaces have the same mappings and the same private pages |
 //! | [`deferred_free`] | completes what ended processes have yet to free |
+//! | [`outcome`] | what a page is touched for, and what comes of it |
 //! | [`layout`] | the addresses of stack, heap and mappings, random or fixed |
 //! | [`places`] | when addresses are drawn; the places of files, if they are drawn once per boot |
 //! | [`limits`] | how much a process may map and lock |
 //! | [`region`] | what a region holds |
+//! | [`claims`] | who provides missing pages of a space |
 //! | [`origin`] | the state of a space when its program began |
 //! | [`weak_list`] | a list of all objects of a type, with a part for each processor |
 //! | [`lineage`] | what the starts from one image have in common |
@@ -26,6 +28,7 @@
 //! | [`all_spaces`] | what is done with every space: truncation of mapped files |
 //! | [`fork`] | the copy for the child of a fork |
 //! | [`large`] | when a program gets large pages |
+//! | [`userfault`] | missing pages that a program provides |
 //! | [`fault`] | what happens at a page fault |
 //! | [`in_place::attach`] | text on non-volatile memory, entered when it is mapped |
 //! | [`map`] | mmap, munmap, mprotect, brk |
@@ -60,6 +63,7 @@
 pub mod advise;
 pub mod all_spaces;
 pub mod attachments;
+pub mod claims;
 pub mod compare;
 pub mod deferred_free;
 pub mod error;
@@ -73,6 +77,7 @@ pub mod lineage;
 pub mod lock;
 pub mod map;
 pub mod origin;
+pub mod outcome;
 pub mod page;
 pub mod places;
 pub mod policy;
@@ -82,13 +87,15 @@ pub mod segments;
 pub mod show;
 pub mod space;
 pub mod stored;
+pub mod userfault;
 pub mod weak_list;
 
-pub use fault::{FaultResult, Touch, handle_fault, text_faults, user_copy_fault};
+pub use fault::{handle_fault, text_faults, user_copy_fault};
 pub use foreign::FutexPlace;
 pub use layout::Layout;
 pub use limits::{Limits, most_regions, set_most_regions};
 pub use map::{MapRequest, Placement};
+pub use outcome::{Cause, FaultResult, Touch};
 pub use page::{LOWEST, PAGE, USER_END, page_down, page_up};
 pub use region::{Backing, Mapping, Protection, RegionFlags};
 pub use show::{ShownPages, ShownRegion};

@@ -76,16 +76,19 @@ bitflags::bitflags! {
         const RANDOM = 1 << 14;
         /// See `RANDOM`.
         const SEQUENTIAL = 1 << 15;
-        /// Its memory policy (`mbind(2)`), a word of 16 bits: it parts, joins and is inherited with
-        /// the other flags, and costs nothing where there is none.
-        const POLICY = 0xffff << 16;
+        /// Its memory policy (`mbind(2)`), a word of 16 bits of which one is free: it parts, joins
+        /// and is inherited with the other flags, and costs nothing where there is none.
+        const POLICY = (0xffff & !(hayate_memory_policy::FREE as u32)) << 16;
+        /// Missing pages may be provided by a program ([`Claims`](super::claims::Claims) say by
+        /// which).
+        const PROVIDED = (hayate_memory_policy::FREE as u32) << 16;
     }
 }
 
 impl RegionFlags {
     /// The memory policy; `None`: that of the thread.
     pub fn policy(self) -> Option<Policy> {
-        Policy::unpack((self.bits() >> 16) as u16)
+        Policy::unpack((self.intersection(RegionFlags::POLICY).bits() >> 16) as u16)
     }
 
     /// Sets the memory policy.

@@ -93,6 +93,9 @@ impl Inner {
         edit.prepare(from.clone())?;
         let moved = from.start..from.start + from.len().min(size);
         edit.move_pages(moved, at)?;
+        // A provider of missing pages keeps the old place alone (`mremap_userfaultfd_prep`).
+        let mut mapping = mapping;
+        mapping.flags.remove(RegionFlags::PROVIDED);
         // From here on there is no way back, and no more than a little memory is needed.
         let lack = |_| Errno::ENOMEM;
         self.put(at..at + size, mapping).map_err(lack)?;
@@ -173,6 +176,9 @@ impl Space {
         {
             let mut more = mapping;
             more.advance(from.len());
+            if more.flags.contains(RegionFlags::PROVIDED) {
+                inner.claims.enter(from.end..stay.end, inner.claims.at(from.end - 1))?;
+            }
             inner.put(from.end..stay.end, more)?;
             return Ok((from.start, locked.then_some(stay)));
         }

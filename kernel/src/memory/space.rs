@@ -15,6 +15,7 @@ use machine::paging::{self, Frozen, PageTable, Resident};
 use machine::per_cpu;
 use machine::sync::SpinLock;
 
+use super::claims::Claims;
 use super::layout::Layout;
 use super::limits::{AtomicLimits, Limits, most_regions};
 use super::origin::{Altered, Origin};
@@ -55,6 +56,8 @@ pub struct Inner {
     pub user_only: bool,
     /// The lineage in whose state the program began, if it began at an image or template.
     pub lineage: Weak<Lineage>,
+    /// The providers of missing pages.
+    pub claims: Claims,
 }
 
 /// The memory of a program: a page table and a map of regions. Made by exec, copied by fork, shared
@@ -362,6 +365,7 @@ impl Inner {
             has_segments: false,
             user_only: false,
             lineage: Weak::new(),
+            claims: Claims::NONE,
         }
     }
 

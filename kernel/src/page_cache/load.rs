@@ -171,6 +171,37 @@ impl PageCache {
         }
     }
 
+    /// Puts a frame into a hole of a content in memory, charged to `owner`. The size is asked for
+    /// under the lock under which truncation, which has set it before, takes pages out.
+    ///
+    /// # Errors
+    /// `EEXIST` (there is a page), `EFAULT` (the content ends before it), `ENOMEM`, `ENOSPC` (the
+    /// file system is full).
+    pub fn put_into_hole(&self, owner: u32, index: u64, frame: Frame) -> Result<()> {
+        let frame = charge::frame(owner, SHARED, frame).ok_or(Errno::ENOMEM)?;
+        if let Some(account) = &self.source {
+            account.charge(1)?;
+        }
+        let outcome = {
+            let mut pages = self.pages.lock();
+            if index >= self.page_count() {
+                Err(Errno::EFAULT)
+            } else {
+                match pages.insert_if_empty(index, frame) {
+                    Ok(Ok(_)) => Ok(()),
+                    Ok(Err(_)) => Err(Errno::EEXIST),
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        match (&outcome, &self.source) {
+            (Ok(()), _) => self.touch(),
+            (Err(_), Some(account)) => account.uncharge(1),
+            (Err(_), None) => {}
+        }
+        outcome
+    }
+
     /// Marks page `index`, and up to `most - 1` missing pages after it, as being loaded.
     fn claim(&self, index: u64, most: usize) -> Claim {
         let mut pages = self.pages.lock();

@@ -12,7 +12,7 @@ use super::signal::send;
 use super::thread::{Trap, current, try_current};
 use super::{cgroup, images, tracing, victim};
 
-use crate::memory::{FaultResult, Touch, handle_fault};
+use crate::memory::{Cause, FaultResult, Touch, handle_fault};
 use crate::reclaim;
 use crate::reclaim::growth::Grow;
 
@@ -26,7 +26,8 @@ pub fn page_fault(fault: &PageFault, regs: Option<&mut UserRegs>) -> FaultOutcom
     } else {
         Touch::Read
     };
-    let result = handle_fault(fault.address as usize, touch);
+    let cause = || if regs.is_some() { Cause::Program } else { Cause::Kernel };
+    let result = handle_fault(fault.address as usize, touch, cause);
     if result == FaultResult::Done {
         return FaultOutcome::Done;
     }
@@ -46,6 +47,10 @@ fn failed(fault: &PageFault, result: FaultResult, from_user: bool) -> FaultOutco
     }
     if !from_user {
         return FaultOutcome::Failed;
+    }
+    if result == FaultResult::Interrupted {
+        // The signal is taken on the way back to the program, which then tries again.
+        return FaultOutcome::Done;
     }
     if result == FaultResult::Limited {
         cgroup::memory::refused();

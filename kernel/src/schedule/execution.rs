@@ -238,6 +238,11 @@ impl Execution {
         self.ending.store(true, Ordering::Relaxed);
     }
 
+    /// Whether it is about to exit.
+    pub fn is_at_end(&self) -> bool {
+        self.ending.load(Ordering::Relaxed)
+    }
+
     /// Notes that it waits for a child to end. If it does so soon after making the child, its next
     /// child begins on its own CPU. For the current execution.
     #[inline]

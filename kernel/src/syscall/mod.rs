@@ -61,6 +61,7 @@ use hayate_machine::trap::UserRegs;
 pub fn init() {
     socket::init();
     recorder::init();
+    memory::userfaultfd::init();
 }
 
 /// The dispatcher to register with the machine: one that traces or measures if the command line has

@@ -75,8 +75,8 @@ syscalls! {
         267 readlinkat(directory: Fd, path: Path, buffer: Pointer, size: Size) [complete file::names::readlinkat];
         133 mknod(path: Path, mode: Mode, device: Word) [complete file::names::mknod];
         259 mknodat(directory: Fd, path: Path, mode: Mode, device: Word) [complete file::names::mknodat];
-        303 name_to_handle_at(directory: Fd, path: Path, handle: Pointer, mount: Pointer, flags: Flags) [partial file::handles::name_to_handle_at "no file system has handles: EOPNOTSUPP"];
-        304 open_by_handle_at(mount: Fd, handle: Pointer, flags: Flags) [partial file::handles::open_by_handle_at "no file system has handles: ESTALE"];
+        303 name_to_handle_at(directory: Fd, path: Path, handle: Pointer, mount: Pointer, flags: Flags) [partial file::handles::name_to_handle_at "of tmpfs, ext4 and cgroup2; others have no handles: EOPNOTSUPP"];
+        304 open_by_handle_at(mount: Fd, handle: Pointer, flags: Flags) [partial file::handles::open_by_handle_at "of tmpfs, ext4 and cgroup2"];
         95 umask(mask: Mode) [complete file::names::umask];
         161 chroot(path: Path) [complete file::mounts::chroot];
         155 pivot_root(new_root: Path, put_old: Path) [complete file::mounts::pivot_root];
@@ -180,6 +180,7 @@ syscalls! {
         26 msync(address: Word, length: Size, flags: Flags) [complete memory::msync];
         27 mincore(address: Word, length: Size, vector: Pointer) [complete memory::mincore];
         28 madvise(address: Word, length: Size, advice: Int) [partial memory::madvise "no KSM, no collapsing to large pages"];
+        323 userfaultfd(flags: Flags) [partial memory::userfaultfd::userfaultfd "missing pages alone: neither write protection nor minor faults (EINVAL), no events but page faults"];
         440 process_madvise(pidfd: Fd, vector: Pointer, count: Size, advice: Int, flags: Flags) [partial memory::process_madvise "no collapsing to large pages"];
         149 mlock(address: Word, length: Size) [complete memory::mlock];
         325 mlock2(address: Word, length: Size, flags: Flags) [complete memory::mlock2];
@@ -438,7 +439,6 @@ syscalls! {
         313 finit_module(fd: Fd, parameters: Path, flags: Flags) [none "no kernel modules"];
         320 kexec_file_load(kernel: Fd, initrd: Fd, length: Size, line: Path, flags: Flags) [none "no kexec"];
         321 bpf(command: Int, attributes: Pointer, size: Uint) [partial bpf::bpf "programs about devices of control groups alone, without stack, maps, helper functions and loops; else EINVAL"];
-        323 userfaultfd(flags: Flags) [none "no faults handled by programs"];
         425 io_uring_setup(entries: Uint, parameters: Pointer) [none "no io_uring"];
         426 io_uring_enter(fd: Fd, submit: Uint, complete: Uint, flags: Flags, mask: Pointer, size: Size) [none "no io_uring"];
         427 io_uring_register(fd: Fd, operation: Uint, argument: Pointer, count: Uint) [none "no io_uring"];

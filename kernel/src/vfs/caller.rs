@@ -30,6 +30,10 @@ pub struct Caller {
     pub network: fn() -> Handle<Network>,
     /// Whether the calling process ends: it waits for nothing that it need not wait for.
     pub is_ending: fn() -> bool,
+    /// Returns the number of the calling thread, as it sees itself.
+    pub thread: fn() -> u32,
+    /// Whether the calling thread is to end, or is about to.
+    pub must_end: fn() -> bool,
 }
 
 static CALLER: Once<Caller> = Once::new();
@@ -98,6 +102,17 @@ pub fn network() -> Handle<Network> {
 /// Whether the calling process ends; false in the kernel itself.
 pub fn is_ending() -> bool {
     CALLER.get().is_some_and(|caller| (caller.is_ending)())
+}
+
+/// Returns the number of the calling thread, as it sees itself; 0 in the kernel itself.
+pub fn thread() -> u32 {
+    CALLER.get().map_or(0, |caller| (caller.thread)())
+}
+
+/// Whether the calling thread is to end, alone or with its process, or is about to; false in the
+/// kernel itself.
+pub fn must_end() -> bool {
+    CALLER.get().is_some_and(|caller| (caller.must_end)())
 }
 
 /// Charges bytes that were read from a device to the calling thread, if there is one.

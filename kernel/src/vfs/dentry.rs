@@ -487,12 +487,12 @@ impl Dentry {
         {
             super::watch::gone(|| inode.metadata());
         }
-        self.leave_names();
+        self.leave_names(self);
     }
 
     /// Takes a dentry that ends out of the names in use of its file system, if that has any.
-    fn leave_names(&mut self) {
-        let ended: *const Dentry = self;
+    /// `ended`: where it was as long as others could refer to it.
+    fn leave_names(&mut self, ended: *const Dentry) {
         let state = DentryState::from_bits_retain(*self.state.get_mut());
         let link = self.link.get_mut();
         if state.contains(DentryState::HELD)
@@ -516,8 +516,9 @@ impl Drop for Dentry {
         }
         let mut next = self.link.get_mut().parent.take();
         while let Some(parent) = next {
+            let place = Arc::as_ptr(&parent);
             next = Arc::into_inner(parent).and_then(|mut owned| {
-                owned.leave_names();
+                owned.leave_names(place);
                 owned.link.get_mut().parent.take()
             });
         }

@@ -79,6 +79,29 @@ impl<T> Entries<T> {
         self.by_name.get_mut(name).map(|entry| &mut entry.item)
     }
 
+    /// Removes those that `keep` does not want.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        let order = &mut self.order;
+        self.by_name.retain(|_, entry| {
+            let stays = keep(&entry.item);
+            if !stays {
+                order.remove(&entry.cookie);
+            }
+            stays
+        });
+    }
+
+    /// One of all, to be replaced.
+    pub fn any_mut(&mut self) -> Option<&mut T> {
+        self.by_name.values_mut().next().map(|entry| &mut entry.item)
+    }
+
+    /// Removes the one that [`any_mut`](Self::any_mut) returns.
+    pub fn remove_any(&mut self) -> Option<T> {
+        let name = self.by_name.keys().next()?.clone();
+        self.remove(&name)
+    }
+
     /// Takes all out.
     pub fn into_values(self) -> impl Iterator<Item = T> {
         self.by_name.into_values().map(|entry| entry.item)

@@ -6,11 +6,12 @@ use alloc::sync::{Arc, Weak};
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use hayate_abi::Result;
+use hayate_abi::{Errno, Result};
 use hayate_machine::sync::SpinLock;
 
 use super::attributes::DeviceNumber;
 use super::dentry::{HeldNames, Name};
+use super::handle::Handle;
 use super::inode::Inode;
 
 /// How long the dentry cache may keep the answers of a file system.
@@ -103,6 +104,24 @@ pub trait FileSystem: Send + Sync {
     /// Called when the last mount is gone, with nothing open and no lock held but those of the
     /// mount tree: writes all that is in memory, and gives the store up.
     fn unmounted(&self) {}
+    /// Returns the handle of one of its files ([`by_handle`](super::by_handle)); `EOPNOTSUPP`: it
+    /// has none.
+    fn handle(&self, inode: &Arc<dyn Inode>) -> Result<Handle> {
+        let _ = inode;
+        Err(Errno::EOPNOTSUPP)
+    }
+    /// Returns the file of a handle. Whatever the error but `ENOMEM`, it is not there.
+    fn by_handle(&self, handle: &Handle) -> Result<Arc<dyn Inode>> {
+        let _ = handle;
+        Err(Errno::ESTALE)
+    }
+    /// Returns the names that lead from the root to a directory that [`by_handle`] found.
+    ///
+    /// [`by_handle`]: FileSystem::by_handle
+    fn way_to(&self, directory: &Arc<dyn Inode>) -> Result<Vec<Name>> {
+        let _ = directory;
+        Err(Errno::ESTALE)
+    }
     /// Whether the dentry cache may drop entries without loss; false for a file system whose inodes
     /// exist only as long as their dentries.
     fn evictable(&self) -> bool {

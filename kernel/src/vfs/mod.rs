@@ -71,6 +71,7 @@
 
 pub mod anonymous;
 pub mod attributes;
+pub mod by_handle;
 pub mod caller;
 pub mod content;
 pub mod context;
@@ -85,6 +86,7 @@ pub mod file_count;
 pub mod filesystem;
 pub mod filesystem_type;
 mod graft;
+pub mod handle;
 pub mod hint;
 pub mod inode;
 pub mod landlock;

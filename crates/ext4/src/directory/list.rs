@@ -56,6 +56,15 @@ impl Writer {
         }
     }
 
+    /// The number of the directory that a directory lies in.
+    pub fn parent(&self, device: &dyn Device, directory: u32) -> Result<u32> {
+        let node = self.node(device, directory)?;
+        if !node.is(kind::DIRECTORY) {
+            return Err(Error::NotDirectory);
+        }
+        Ok(self.parent_entry(device, &node)?.inode)
+    }
+
     fn list_indexed(
         &self,
         device: &dyn Device,

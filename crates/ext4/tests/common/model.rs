@@ -502,6 +502,9 @@ impl Pair {
         assert_eq!(names.len(), node.children.len(), "entries of {number}");
         for (name, child) in &node.children {
             assert_eq!(self.writer.lookup(&self.disk, number, name), Ok(Some(*child)));
+            if self.model.nodes[child].mode & MASK == DIRECTORY {
+                assert_eq!(self.writer.parent(&self.disk, *child), Ok(number));
+            }
         }
         assert_eq!(self.writer.lookup(&self.disk, number, b"no such name"), Ok(None));
     }

@@ -20,6 +20,7 @@
 mod cpu;
 mod file;
 mod files;
+mod handles;
 mod io;
 mod memory;
 mod node;
@@ -45,6 +46,7 @@ use crate::user_namespace::UserNamespace;
 use crate::vfs::dentry::{HeldNames, Name};
 use crate::vfs::filesystem::{Caching, FileSystem, Usage};
 use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
+use crate::vfs::handle::Handle as FileHandle;
 use crate::vfs::inode::{Inode, downcast};
 use crate::vfs::open_file::OpenFile;
 
@@ -125,6 +127,18 @@ impl FileSystem for Cgroups {
 
     fn held(&self) -> Option<&HeldNames> {
         Some(&HELD)
+    }
+
+    fn handle(&self, inode: &Arc<dyn Inode>) -> Result<FileHandle> {
+        handles::of(inode)
+    }
+
+    fn by_handle(&self, handle: &FileHandle) -> Result<Arc<dyn Inode>> {
+        handles::find(handle)
+    }
+
+    fn way_to(&self, directory: &Arc<dyn Inode>) -> Result<Vec<Name>> {
+        downcast::<Group>(directory).ok_or(Errno::ESTALE)?.names()
     }
 
     fn options(&self) -> String {

@@ -148,12 +148,18 @@ impl Inode for Group {
 }
 
 /// A file of a group.
-struct GroupFile {
+pub struct GroupFile {
     group: Arc<Group>,
     file: &'static File,
 }
 
 impl GroupFile {
+    /// The file with a number, if the group has it.
+    pub fn numbered(group: Arc<Group>, number: u8) -> Option<GroupFile> {
+        let file = FILES.iter().find(|file| file.number == number && file.is_in(&group))?;
+        Some(GroupFile { group, file })
+    }
+
     fn key(&self) -> (u8, u16) {
         (self.file.number, self.file.mode)
     }

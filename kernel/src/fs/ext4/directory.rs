@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
-use hayate_ext4::{EntryKind, Error, Inode, Map, Run};
+use hayate_ext4::{DirEntry, EntryKind, Error, Inode, Map, Run};
 
 use super::volume::DiskVolume;
 use crate::hash::hash_name;
@@ -76,6 +76,34 @@ impl Directory<'_> {
             start += size as u64;
         }
         Ok(())
+    }
+
+    /// Calls `visit` with each entry but `.` and `..` until it returns false.
+    pub fn each(&self, mut visit: impl FnMut(&DirEntry<'_>) -> bool) -> Result<()> {
+        self.blocks(0, |_, block| {
+            for entry in self.volume.format.entries(block, 0) {
+                let entry = self.volume.checked(entry)?;
+                if entry.name != b"." && entry.name != b".." && !visit(&entry) {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    /// Returns the number of the directory that it lies in.
+    pub fn parent(&self) -> Result<u32> {
+        let mut parent = None;
+        self.blocks(0, |_, block| {
+            for entry in self.volume.format.entries(block, 0) {
+                let entry = self.volume.checked(entry)?;
+                if entry.name == b".." {
+                    parent = Some(entry.inode);
+                }
+            }
+            Ok(false)
+        })?;
+        parent.ok_or(Errno::EUCLEAN)
     }
 
     /// Returns the number of the inode with this name.

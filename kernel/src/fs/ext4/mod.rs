@@ -23,23 +23,27 @@
 mod content;
 mod directory;
 mod file;
+mod handles;
 mod live;
 mod node;
 mod volume;
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use hayate_abi::{Errno, Result};
 
-use self::node::Ext4;
+use self::node::{Ext4, Node};
 use self::volume::{DiskVolume, MAGIC, identity};
 use super::disk;
 use super::disk::Disk;
 use crate::vfs::anonymous::empty_root;
+use crate::vfs::dentry::Name;
 use crate::vfs::filesystem::{FileSystem, Usage};
 use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_machine, register_type};
-use crate::vfs::inode::{FileKind, Inode};
+use crate::vfs::handle::Handle;
+use crate::vfs::inode::{FileKind, Inode, downcast};
 use crate::vfs::mount::flags::MS_RDONLY;
 
 /// Registers the types for `mount(2)`.
@@ -129,6 +133,20 @@ impl FileSystem for Ext4 {
 
     fn read_only(&self) -> bool {
         true
+    }
+
+    fn handle(&self, inode: &Arc<dyn Inode>) -> Result<Handle> {
+        downcast::<Node>(inode).map(|node| handles::of(&node.inode)).ok_or(Errno::EOPNOTSUPP)
+    }
+
+    fn by_handle(&self, handle: &Handle) -> Result<Arc<dyn Inode>> {
+        let inode = handles::find(handle, |number| self.volume.find_inode(number))?;
+        if inode.links == 0 { Err(Errno::ESTALE) } else { Ok(self.node(inode.number)?) }
+    }
+
+    fn way_to(&self, directory: &Arc<dyn Inode>) -> Result<Vec<Name>> {
+        let node = downcast::<Node>(directory).ok_or(Errno::ESTALE)?;
+        handles::way(node.inode.number, |number| self.step_up(number))
     }
 
     fn options(&self) -> String {

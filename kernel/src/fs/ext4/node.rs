@@ -15,6 +15,7 @@ use super::volume::DiskVolume;
 use crate::in_place::view;
 use crate::page_cache::cache::PageCache;
 use crate::schedule::Mutex;
+use crate::vfs::dentry::Name;
 use crate::vfs::filesystem::RootHandle;
 use crate::vfs::inode::{
     Attributes, Change, DeviceNumber, DirectorySink, FileKind, Inode, Metadata, Timestamp,
@@ -60,8 +61,21 @@ impl Ext4 {
         }
     }
 
+    /// Returns the number of the directory that a directory lies in, and its name there.
+    pub(super) fn step_up(&self, number: u32) -> Result<(u32, Name)> {
+        let above = self.node(number)?.directory()?.parent()?;
+        let mut name = None;
+        self.node(above)?.directory()?.each(|entry| {
+            if entry.inode == number {
+                name = Some(Name::from(entry.name));
+            }
+            name.is_none()
+        })?;
+        Ok((above, name.ok_or(Errno::ESTALE)?))
+    }
+
     /// Returns the node of inode `number`.
-    fn node(&self, number: u32) -> Result<Arc<Node>> {
+    pub(super) fn node(&self, number: u32) -> Result<Arc<Node>> {
         if let Some(node) = self.nodes.lock().get(&number).and_then(Weak::upgrade) {
             return Ok(node);
         }

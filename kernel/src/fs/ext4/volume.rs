@@ -49,6 +49,11 @@ impl DiskVolume {
         self.checked(self.format.inode(&Metadata(&self.disk), number))
     }
 
+    /// Reads inode `number`, which may not be one: no error is logged.
+    pub fn find_inode(&self, number: u32) -> hayate_ext4::Result<Inode> {
+        self.format.inode(&Metadata(&self.disk), number)
+    }
+
     /// Reads the map of an inode's blocks.
     pub fn map(&self, inode: &Inode) -> Result<Map> {
         self.checked(self.format.map(&Metadata(&self.disk), inode))

@@ -328,6 +328,7 @@ pub fn smaps(target: &Target, out: &mut Vec<u8>) -> Result<()> {
             (view.flags.contains(RegionFlags::SHARED), "sh"),
             (view.flags.contains(RegionFlags::GROWS_DOWN), "gd"),
             (view.flags.contains(RegionFlags::LOCKED), "lo"),
+            (view.flags.contains(RegionFlags::PROVIDED), "um"),
         ] {
             if is_set {
                 put(out, format_args!(" {letters}"))?;

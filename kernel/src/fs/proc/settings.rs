@@ -18,6 +18,7 @@ use crate::ipc::pipe::limits;
 use crate::ipc::{aio, epoll, inotify};
 use crate::kernel_log::{self, RESTRICTED, Writing};
 use crate::memory::deferred_free;
+use crate::memory::userfault::UNPRIVILEGED;
 use crate::page_cache;
 use crate::process;
 use crate::process::{accounting, dump, identity, namespaces, seccomp};
@@ -272,7 +273,26 @@ static VM: &[Item<()>] = &[
     constant!("overcommit_memory", 0),
     constant!("overcommit_ratio", 50),
     constant!("swappiness", 0),
+    Item {
+        name: "unprivileged_userfaultfd",
+        what: What::Setting(
+            |(), out| line(out, format_args!("{}", u8::from(UNPRIVILEGED.load(Ordering::Relaxed)))),
+            |(), text| {
+                UNPRIVILEGED.store(switch(text)?, Ordering::Relaxed);
+                Ok(())
+            },
+        ),
+    },
 ];
+
+/// A written 0 or 1; else `EINVAL`.
+fn switch(text: &[u8]) -> Result<bool> {
+    match number(text)? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Errno::EINVAL),
+    }
+}
 
 /// `kernel.printk`: the four levels.
 fn levels(_: &(), out: &mut Vec<u8>) -> Result<()> {
@@ -296,12 +316,7 @@ fn restricted(_: &(), out: &mut Vec<u8>) -> Result<()> {
 /// Changes it, with the right to administer the system (`proc_dointvec_minmax_sysadmin`).
 fn set_restricted(_: &(), text: &[u8]) -> Result<()> {
     process::current().credentials().require(Capability::SysAdmin)?;
-    let restricted = match number(text)? {
-        0 => false,
-        1 => true,
-        _ => return Err(Errno::EINVAL),
-    };
-    RESTRICTED.store(restricted, Ordering::Relaxed);
+    RESTRICTED.store(switch(text)?, Ordering::Relaxed);
     Ok(())
 }
 

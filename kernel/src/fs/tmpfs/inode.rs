@@ -68,6 +68,8 @@ pub struct TmpInode {
     xattrs: Xattrs,
     /// Whether it has the mark of a converted executable; a copy of the bit in `info`.
     marked: AtomicBool,
+    /// Whether it holds the table of the directory above, while both are taken apart.
+    is_way: AtomicBool,
     /// The content that a converted executable shows, and the version of the header file's content
     /// from which it was made.
     shown: SpinLock<Option<(u64, Arc<PageCache>)>>,
@@ -76,23 +78,60 @@ pub struct TmpInode {
 impl Drop for TmpInode {
     fn drop(&mut self) {
         self.superblock.inodes.fetch_sub(1, Ordering::Relaxed);
+        if self.superblock.handles.is_any() {
+            self.superblock.handles.forget(self.number);
+        }
         let Content::Directory(entries) = &mut self.content else { return };
         // Trees may be deeper than the kernel's stack, so each directory is emptied before it is
-        // dropped. An entry that does not fit into the list is dropped recursively; a chain of
+        // dropped. One that does not fit into the list is taken apart without memory; a chain of
         // directories needs one place, which is on the stack.
         let mut pending: SmallVec<[Entries; 1]> = SmallVec::new();
         let mut next = Some(core::mem::take(entries.get_mut()));
         while let Some(entries) = next {
             for inode in entries.into_values() {
                 let Some(mut last) = Arc::into_inner(inode) else { continue };
-                if let Content::Directory(entries) = &mut last.content
-                    && pending.make_room(1).is_ok()
-                {
-                    pending.push(core::mem::take(entries.get_mut()));
+                let Content::Directory(entries) = &mut last.content else { continue };
+                let entries = core::mem::take(entries.get_mut());
+                if pending.make_room(1).is_ok() {
+                    pending.push(entries);
+                } else {
+                    dismantle(entries);
                 }
             }
             next = pending.pop();
         }
+    }
+}
+
+/// Drops entries, and all that is in them, without memory and without recursion: the table of a
+/// directory above is kept in the directory below it, whose own table is the one at hand, and in the
+/// place of that directory stands the way on from there (`is_way`).
+#[cold]
+fn dismantle(mut here: Entries) {
+    let has_names = |inode: &Arc<TmpInode>| Arc::strong_count(inode) == 1 && !inode.is_empty();
+    let mut way: Option<Arc<TmpInode>> = None;
+    here.retain(has_names);
+    loop {
+        let Some(any) = here.any_mut() else {
+            let Some(below) = way.take() else { return };
+            here = below.exchange(Entries::default());
+            continue;
+        };
+        if any.is_way.load(Ordering::Relaxed) {
+            way = here.remove_any();
+            continue;
+        }
+        let inner = any.exchange(Entries::default());
+        let below = match way.take() {
+            Some(on) => Some(core::mem::replace(any, on)),
+            None => here.remove_any(),
+        };
+        let Some(below) = below else { return };
+        below.is_way.store(true, Ordering::Relaxed);
+        below.exchange(here);
+        here = inner;
+        here.retain(has_names);
+        way = Some(below);
     }
 }
 
@@ -144,8 +183,29 @@ impl TmpInode {
             content,
             xattrs: Xattrs::default(),
             marked: AtomicBool::new(u32::from(mode) & MARK != 0),
+            is_way: AtomicBool::new(false),
             shown: SpinLock::new(None),
         })
+    }
+
+    /// Its number in the file system, which no other file ever has.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The directories in this one, with their names. `ENOMEM`.
+    pub(super) fn directories(&self) -> Result<Vec<(Name, Arc<TmpInode>)>> {
+        let entries = self.entries()?;
+        let mut found = Vec::new();
+        growth::relieved(|| {
+            found.clear();
+            let entries = entries.lock();
+            found.make_room(entries.len())?;
+            let directories = entries.from(0).filter(|(_, _, inode)| inode.is_directory());
+            found.extend(directories.map(|(_, name, inode)| (Name::clone(name), inode.clone())));
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     fn entries(&self) -> Result<&SpinLock<Entries>> {
@@ -232,6 +292,14 @@ impl TmpInode {
         self.entries()?.lock().insert(name, inode.clone())?;
         self.touch(if kind == FileKind::Directory { 1 } else { 0 });
         Ok(inode)
+    }
+
+    /// Puts other entries into a directory; returns those that were there.
+    fn exchange(&self, entries: Entries) -> Entries {
+        match &self.content {
+            Content::Directory(own) => core::mem::replace(&mut *own.lock(), entries),
+            _ => entries,
+        }
     }
 
     fn is_directory(&self) -> bool {

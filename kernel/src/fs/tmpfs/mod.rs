@@ -9,22 +9,28 @@
 //! Locks: an inode's `info` and a directory's `entries` are spin locks and leaves, never taken
 //! together; the directory lock already serializes changes of a directory.
 
+mod handles;
 mod inode;
 pub mod memfd;
+mod search;
 mod superblock;
 pub mod xattr;
 
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use hayate_abi::{Errno, Result};
 
+use self::handles::Handles;
 use self::superblock::Superblock;
+use crate::vfs::dentry::Name;
 use crate::vfs::filesystem::{Caching, FileSystem, Usage};
 use crate::vfs::filesystem_type::{FileSystemType, MountRequest, of_mounter};
-use crate::vfs::inode::{Inode, Owner};
+use crate::vfs::handle::Handle;
+use crate::vfs::inode::{Inode, Owner, downcast};
 
 pub use inode::TmpInode;
 pub use superblock::used_pages;
@@ -85,6 +91,7 @@ impl TmpFs {
                 None => u64::MAX,
             }),
             inodes: AtomicU64::new(0),
+            handles: Handles::default(),
         });
         superblock::enter(&superblock)?;
         let root = TmpInode::directory(&superblock, mode, owner);
@@ -134,6 +141,20 @@ impl FileSystem for TmpFs {
 
     fn caching(&self) -> Caching {
         self.caching
+    }
+
+    fn handle(&self, inode: &Arc<dyn Inode>) -> Result<Handle> {
+        let own = downcast::<TmpInode>(inode).filter(|_| self.name != RAMFS.name);
+        let number = own.ok_or(Errno::EOPNOTSUPP)?.number();
+        Ok(self.superblock.handles.make(number, inode))
+    }
+
+    fn by_handle(&self, handle: &Handle) -> Result<Arc<dyn Inode>> {
+        self.superblock.handles.find(handle)
+    }
+
+    fn way_to(&self, directory: &Arc<dyn Inode>) -> Result<Vec<Name>> {
+        self.search(directory)
     }
 
     fn options(&self) -> String {

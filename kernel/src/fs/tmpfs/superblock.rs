@@ -9,6 +9,7 @@ use hayate_abi::{Errno, Result};
 use hayate_machine::frames::Frame;
 use hayate_machine::sync::SpinLock;
 
+use super::handles::Handles;
 use crate::page_cache::source::PageSource;
 use crate::reclaim::growth;
 
@@ -22,6 +23,8 @@ pub struct Superblock {
     /// The same for inodes, which take kernel memory.
     pub inode_limit: AtomicU64,
     pub inodes: AtomicU64,
+    /// The files that have handles.
+    pub handles: Handles,
 }
 
 impl Superblock {

@@ -347,6 +347,12 @@ impl Group {
         self.id * INODES + 1 + u64::from(file)
     }
 
+    /// Whose inode has a number: the group's own number, and that of its file, or 0.
+    pub fn parts(inode: u64) -> Option<(u64, u8)> {
+        let number = inode.checked_sub(1)?;
+        Some((number / INODES, (number % INODES) as u8))
+    }
+
     /// Device and inode number of itself or of a file of it.
     pub fn identity(&self, file: u8) -> (u64, u64) {
         (*DEVICE, self.inode_number(file))

@@ -395,7 +395,8 @@ fn mapping(region: &Region, backings: &[Option<Arc<Backing>>]) -> Option<(Range<
     let is_shared = flags.contains(RegionFlags::SHARED);
     let offset = region.offset.get();
     let is_good = range.start >= LOWEST
-        && !flags.intersects(RegionFlags::LOCKED | RegionFlags::LOCK_ON_FAULT)
+        && !flags
+            .intersects(RegionFlags::LOCKED | RegionFlags::LOCK_ON_FAULT | RegionFlags::PROVIDED)
         && offset.checked_add(range.len() as u64).is_some_and(|end| end <= i64::MAX as u64)
         && (!is_shared
             || backing.is_some()

@@ -7,6 +7,7 @@ mod barrier;
 mod foreign;
 mod of_process;
 mod policy;
+pub mod userfaultfd;
 
 pub use barrier::membarrier;
 pub use foreign::{process_vm_readv, process_vm_writev};

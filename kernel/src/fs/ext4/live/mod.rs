@@ -61,6 +61,7 @@ use self::doomed::Doomed;
 pub use self::state::Live;
 use self::state::{Node, time_now};
 use self::transaction::run;
+use super::handles;
 use super::volume::{MAGIC, complain, identity, number};
 use crate::fs::disk::{Claim, Disk};
 use crate::reclaim::growth::Grow;
@@ -68,8 +69,10 @@ use crate::recycle::pools;
 use crate::schedule;
 use crate::schedule::{Mutex, RwMutex};
 use crate::vfs::anonymous::empty_root;
+use crate::vfs::dentry::Name;
 use crate::vfs::filesystem::{FileSystem, RootHandle, Usage};
-use crate::vfs::inode::Inode;
+use crate::vfs::handle::Handle;
+use crate::vfs::inode::{Inode, downcast};
 use crate::vfs::set_id::CAPABILITIES;
 
 /// All that are mounted, for those that mount the same disk again and for the end of the machine.
@@ -199,6 +202,22 @@ impl Live {
     fn may_have_capabilities(&self, writer: &Writer, inode: &hayate_ext4::Inode) -> bool {
         let found = writer.volume().attribute(&writer.view(&self.device), inode, CAPABILITIES);
         inode.has_attributes() && !matches!(found, Ok(None))
+    }
+
+    /// Returns the number of the directory that a directory lies in, and its name there.
+    fn step_up(&self, number: u32) -> Result<(u32, Name)> {
+        self.read(|writer, device| {
+            let above = writer.parent(device, number)?;
+            let mut name = None;
+            writer.list(device, above, 0, &mut |entry, _| {
+                if entry.inode == number {
+                    name = Some(Name::from(entry.name));
+                }
+                name.is_none()
+            })?;
+            // A directory that was removed has no name there.
+            Ok((above, name.ok_or(Error::NotFound)?))
+        })
     }
 
     /// Returns the node of an inode if it is there.
@@ -362,6 +381,28 @@ impl FileSystem for Live {
 
     fn read_only(&self) -> bool {
         self.is_read_only.load(Ordering::Acquire)
+    }
+
+    fn handle(&self, inode: &Arc<dyn Inode>) -> Result<Handle> {
+        let node = downcast::<Node>(inode).ok_or(Errno::EOPNOTSUPP)?;
+        let inode = self.read(|writer, device| writer.inode(device, node.number))?;
+        Ok(handles::of(&inode))
+    }
+
+    fn by_handle(&self, handle: &Handle) -> Result<Arc<dyn Inode>> {
+        let writer = self.writer.read();
+        let inode = handles::find(handle, |number| writer.inode(&self.device, number))?;
+        // A file without a name is found as long as something has it.
+        match self.known(inode.number) {
+            Some(node) if !node.info.lock().is_released => Ok(node),
+            None if inode.links != 0 => Ok(self.enter(&writer, &inode)?),
+            _ => Err(Errno::ESTALE),
+        }
+    }
+
+    fn way_to(&self, directory: &Arc<dyn Inode>) -> Result<Vec<Name>> {
+        let node = downcast::<Node>(directory).ok_or(Errno::ESTALE)?;
+        handles::way(node.number, |number| self.step_up(number))
     }
 
     fn options(&self) -> String {

@@ -233,7 +233,7 @@ pub const FORBIDDEN: &[u64] = &[
     246, 320, // kexec
     248, 249, 250, 256, 279, // keys, page migration
     272, 308, // unshare, setns
-    298, 323, 425, 426, 427, // perf, userfaultfd, io_uring
+    298, 425, 426, 427, // perf, io_uring
     428, 429, 430, 431, 432, 433, 442, // the new mount calls
     60, 231, // exit: through the guarded entry only
     1010, 1011, // modes: a program in supervisor mode may do anything to the kernel
@@ -510,6 +510,7 @@ pub const CALLS: &[Call] = &[
     ("memfd_create", 319, &[Path, Small]),
     ("execveat", 322, &[DirFd, Path, Mem, Mem, Bits]),
     ("membarrier", 324, &[Of(&[0, 1, 2, 4, 8, 16, 32, 64, 128, 256]), Of(&[0, 1]), Small]),
+    ("userfaultfd", 323, &[Flags(&[1, 1, 0o4000, 0o2000000])]),
     ("mlock2", 325, &[Addr, Len, Small]),
     ("copy_file_range", 326, &[Fd, Of(&[0]), Fd, Of(&[0]), Len, Of(&[0])]),
     ("preadv2", 327, &[Fd, Vectors, Small, Pos, Pos, Bits]),

@@ -5,6 +5,9 @@
 //! and whether one is left out. It stays with what belongs to the worker: its directory, its group,
 //! its mounts and its children.
 
+mod handles;
+mod pages;
+
 use std::ffi::{CStr, CString};
 
 use crate::calls::TRACE;
@@ -31,6 +34,8 @@ pub const SCENES: &[Scene] = &[
     ("terminals of one's own", terminals),
     ("requests of AIO", requests),
     ("a queue of messages", queue),
+    ("missing pages of a child", pages::missing),
+    ("handles of files", handles::of_files),
 ];
 
 const AT_HERE: u64 = (-100i64) as u64;
