@@ -32,17 +32,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// How many starts are kept.
+/// The most starts that are kept.
 const MOST: usize = 6;
-/// How many machines are remembered that ran once.
+/// The most machines that are remembered after one run.
 const MOST_SEEN: usize = 64;
 /// The largest machine whose start is kept, in MiB.
 const MEMORY_MOST: u64 = 2048;
-/// How often it is tried to keep a start: the command may be killed, or the disk be full.
+/// The most tries to keep a start: the command may be killed, or the disk be full.
 const MOST_TRIES: u64 = 3;
 /// The beginning of the names of files about machines that ran once.
 const SEEN: &str = ".seen-";
-/// How long saving may take, in seconds.
+/// The longest that saving may take, in seconds.
 const PATIENCE: u64 = 60;
 /// The host name of every machine that boots.
 const HOSTNAME: &str = "hayate";
@@ -58,7 +58,7 @@ pub fn key(options: &Run, qemu: &Qemu) -> Option<String> {
     if !is_plain {
         return None;
     }
-    // What cannot be examined is reported by the machine that boots.
+    // The machine that boots reports a file that cannot be examined.
     name(options, qemu).ok()
 }
 

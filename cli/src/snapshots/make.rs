@@ -54,7 +54,7 @@ pub fn make(options: &Make) -> Result<u8> {
     Ok(0)
 }
 
-/// What a snapshot is made of.
+/// The parts of a snapshot that is to be made.
 pub struct Plan<'a> {
     /// The options of its machine.
     pub run: &'a Run,
@@ -66,7 +66,7 @@ pub struct Plan<'a> {
     pub texts: Vec<String>,
     /// The words of the warm-ups, each as often as wanted.
     pub warm: Vec<Vec<String>>,
-    /// How long it may take, in seconds.
+    /// The time limit, in seconds.
     pub limit: Option<u64>,
 }
 

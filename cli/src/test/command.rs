@@ -111,7 +111,7 @@ impl Hayate {
         };
         let profile = if self.profile == Profile::Dev { "dev" } else { "release" };
         command.env("HAYATE_ACCEL", accel).env("HAYATE_PROFILE", profile);
-        // What is tested is the boot, but where kept starts are.
+        // Tests are about machines that boot, except those of kept starts.
         command.env("HAYATE_ROOT", paths::project()).env("HAYATE_BOOT", "1");
         command.arg(request);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -18,7 +18,7 @@ const CHECKS: [(&str, Check); 3] = [
     ("several_runs_at_once_make_and_use_one", at_once),
 ];
 
-/// What `--timing` says of a machine that did not boot.
+/// The words of `--timing` about a machine that did not boot.
 const RESTORED: &str = "the machine is restored";
 
 /// The trials.
@@ -82,7 +82,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What later runs print is what a boot prints, whatever they are started with.
+/// Later runs print the same as one that boots, whatever they are started with.
 fn third(hayate: &Hayate) -> Result<()> {
     let own = Own::new(hayate);
     own.keep()?;

@@ -172,13 +172,14 @@ fn sane(pattern: &[u64], base: &str) -> Result<(), String> {
     }
 }
 
-/// Kills the processes that workers have left behind (this process is their subreaper).
+/// Kills the processes that workers have left behind (this process is their subreaper, and procfs
+/// its directory).
 fn sweep(running: &[Option<Running>]) {
     let own = std::process::id();
-    let Ok(entries) = fs::read_dir("/proc") else { return };
+    let Ok(entries) = fs::read_dir(".") else { return };
     for pid in entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok()) {
         let known = running.iter().flatten().any(|r| r.pid == pid);
-        let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        let Ok(stat) = fs::read_to_string(format!("{pid}/stat")) else { continue };
         let parent =
             stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
         if !known && parent == Some(own) {
@@ -190,18 +191,18 @@ fn sweep(running: &[Option<Running>]) {
 
 /// Prints what procfs says of all processes, for a worker that does not end.
 fn show_processes() {
-    let entries = match fs::read_dir("/proc") {
+    let entries = match fs::read_dir(".") {
         Ok(entries) => entries,
         Err(why) => return println!("sysfuzz: /proc cannot be read: {why}"),
     };
     for pid in entries.flatten().filter_map(|e| e.file_name().to_str()?.parse::<i32>().ok()) {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let status = fs::read_to_string(format!("{pid}/status")).unwrap_or_default();
         let wanted =
             ["Name", "State", "PPid", "TracerPid", "Threads", "SigPnd", "ShdPnd", "SigBlk"];
         let lines = status.lines().filter(|line| wanted.iter().any(|name| line.starts_with(name)));
         println!("sysfuzz: {pid}: {}", lines.collect::<Vec<_>>().join(", ").replace('\t', " "));
-        let group = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
+        let group = fs::read_to_string(format!("{pid}/cgroup")).unwrap_or_default();
+        let call = fs::read_to_string(format!("{pid}/syscall")).unwrap_or_default();
         println!("sysfuzz: {pid}: {} {}", group.trim(), call.trim());
     }
 }
@@ -386,6 +387,10 @@ fn main() {
         eprintln!("sysfuzz: cannot make a folder in /tmp: {e}");
         exit(1)
     });
+    // Here it stays, whatever workers that are root mount on it: relative paths lead to procfs.
+    if let Err(why) = std::env::set_current_dir("/proc") {
+        options.wrong(&format!("/proc: {why}"));
+    }
     let root = fs::File::open("/").unwrap_or_else(|e| options.wrong(&format!("/: {e}")));
     let mount_point = format!("{base}/mnt");
     let _ = fs::create_dir(&mount_point);
