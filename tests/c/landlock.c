@@ -637,3 +637,22 @@ TEST(a_confined_parent_is_asked_by_a_child_alone) {
     CHECK_EQ(OK(write(go[1], "x", 1)), 1);
     EXITS(pid, 0);
 }
+
+/* ---- message queues ------------------------------------------------------------------------- */
+
+static int queue(const char *name, int flags) {
+    int fd = (int)syscall(SYS_mq_open, name, flags, 0600, NULL);
+    return fd == -1 ? errno : close(fd);
+}
+
+TEST(a_queue_is_opened_as_rules_say_and_removed_in_any_case) {
+    char name[32];
+    snprintf(name, sizeof name, "landlock.%d", getpid());
+    int error = queue(name, O_CREAT | O_RDWR);
+    if (error == ENOSYS) SKIP("no message queues");
+    ZERO(error);
+    confine(ALL, ".", 0);
+    CHECK_EQ(queue(name, O_RDWR), EACCES);
+    OK(syscall(SYS_mq_unlink, name));
+    CHECK_EQ(queue(name, O_RDWR), ENOENT);
+}

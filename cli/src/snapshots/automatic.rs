@@ -168,18 +168,10 @@ fn forget(all: &Snapshots, path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    #[command(no_binary_name = true)]
-    struct Words {
-        #[command(flatten)]
-        run: Run,
-    }
+    use crate::snapshots::options::tests::run;
 
     fn key_of(words: &[&str]) -> Option<String> {
-        let parse = |words: &[&str]| Words::try_parse_from(words).unwrap().run;
-        let (run, plain) = (parse(words), parse(&["--accel=tcg"]));
+        let (run, plain) = (run(words, &[]), run(&["--accel=tcg"], &[]));
         let file = std::env::current_exe().unwrap();
         let qemu = Qemu::stand_in(&file, &plain.machine, std::time::Duration::from_secs(1));
         key(&run, &qemu)

@@ -197,7 +197,7 @@ pub fn choose_network(machine: &mut Machine, snapshot: &str, has_device: bool) -
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use clap::Parser;
 
@@ -208,7 +208,8 @@ mod tests {
         run: Run,
     }
 
-    fn run(words: &[&str], given: &[&str]) -> Run {
+    /// The options of a command line; `given`: the names of those that count as given.
+    pub fn run(words: &[&str], given: &[&str]) -> Run {
         let mut run = Words::try_parse_from(words).unwrap().run;
         run.given = given.iter().map(ToString::to_string).collect();
         run

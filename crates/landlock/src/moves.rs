@@ -19,9 +19,9 @@ pub struct Move<A, B, C> {
     pub to: B,
     /// The keys from the root of their mount up to the real root.
     pub above: C,
-    /// What is asked of the old directory besides [`Access::REFER`].
+    /// The rights asked of the old directory besides [`Access::REFER`].
     pub wanted_from: Access,
-    /// What is asked of the new one.
+    /// The rights asked of the new one.
     pub wanted_to: Access,
     /// The file.
     pub child: Child,

@@ -108,7 +108,7 @@ impl<P> Ruleset<P> {
     /// # Errors
     /// [`Failure::Memory`].
     pub fn allow(&mut self, key: Key, pin: P, allowed: Access) -> Result<(), Failure> {
-        // What is not handled is not denied, either.
+        // A right that is not handled is not denied, either.
         let unhandled = Access::ALL.without(self.handled.with(Access::DENIED_AT_FIRST));
         let allowed = allowed.with(unhandled);
         match self.rules.binary_search_by_key(&key, |rule| rule.0) {

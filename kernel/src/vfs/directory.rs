@@ -14,7 +14,6 @@ use super::device;
 use super::filesystem::Caching;
 use super::inode::{Attributes, DeviceNumber, FileKind, Inode, Owner, RenameFlags};
 use super::landlock;
-use super::landlock::Named;
 use super::mount::Location;
 use super::notify;
 use super::path::{Ending, Parent, Resolver, lookup_locked, permitted};
@@ -167,9 +166,7 @@ pub fn link(resolver: &Resolver<'_>, old: &Location, path: &[u8]) -> Result<()> 
     if !Arc::ptr_eq(&old.mount, &directory.mount) {
         return Err(Errno::EXDEV);
     }
-    let from = old.dentry.parent().ok_or(Errno::EXDEV)?;
-    let named = Named { directory: &from, inode: &target };
-    landlock::check_move(resolver.credentials, &named, directory, None, (false, false))?;
+    landlock::check_move(resolver.credentials, &old.dentry, directory, None, (false, false))?;
     let attributes = inode.attributes();
     check_directory(directory, &attributes, resolver.credentials)?;
     let is_directory = target.attributes().kind == FileKind::Directory;
@@ -436,9 +433,8 @@ fn rename_locked(
     if replaced.is_some() && old.directory.dentry.is_within(&target) {
         return Err(if exchange { Errno::EINVAL } else { Errno::ENOTEMPTY });
     }
-    let named = Named { directory: &old.directory.dentry, inode: &moved };
     let how = (true, exchange);
-    landlock::check_move(credentials, &named, new.directory, replaced.as_ref(), how)?;
+    landlock::check_move(credentials, &source, new.directory, replaced.as_ref(), how)?;
     if let Some(replaced) = &replaced
         && Arc::ptr_eq(replaced, &moved)
     {

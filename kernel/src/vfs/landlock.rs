@@ -121,17 +121,10 @@ pub fn check_mounts(credentials: &Credentials) -> Result<()> {
     if credentials.confinement.is_some() { Err(Errno::EPERM) } else { Ok(()) }
 }
 
-/// A file that is to get another name.
-pub struct Named<'a> {
-    /// The directory in which it is found.
-    pub directory: &'a Arc<Dentry>,
-    /// The file.
-    pub inode: &'a Arc<dyn Inode>,
-}
-
 /// Checks that a file may get a name in the directory `to` (`current_check_refer_path`).
 ///
-/// * `replaced` - the file that has this name now.
+/// * `file` - the file, by the name that it has.
+/// * `replaced` - the file that has the new name now.
 /// * `is_rename` - the old name goes, and with it what is replaced.
 /// * `exchanges` - `replaced` gets the old name.
 ///
@@ -140,7 +133,7 @@ pub struct Named<'a> {
 #[inline]
 pub fn check_move(
     credentials: &Credentials,
-    from: &Named<'_>,
+    file: &Dentry,
     to: &Location,
     replaced: Option<&Arc<dyn Inode>>,
     (is_rename, exchanges): (bool, bool),
@@ -148,7 +141,7 @@ pub fn check_move(
     match &credentials.confinement {
         None => Ok(()),
         Some(confinement) => {
-            check_confined_move(confinement, from, to, replaced, (is_rename, exchanges))
+            check_confined_move(confinement, file, to, replaced, (is_rename, exchanges))
         }
     }
 }
@@ -156,12 +149,15 @@ pub fn check_move(
 #[cold]
 fn check_confined_move(
     confinement: &Confinement,
-    from: &Named<'_>,
+    file: &Dentry,
     to: &Location,
     replaced: Option<&Arc<dyn Inode>>,
     (is_rename, exchanges): (bool, bool),
 ) -> Result<()> {
-    let kind = from.inode.attributes().kind;
+    let inode = file.inode().ok_or(Errno::ENOENT)?;
+    // A file that was opened by its handle has none.
+    let directory = file.parent();
+    let kind = inode.attributes().kind;
     let other = replaced.map(|inode| inode.attributes().kind);
     let mut wanted_from = match other.filter(|_| exchanges) {
         Some(kind) => right_to_make(kind),
@@ -172,7 +168,7 @@ fn check_confined_move(
         wanted_from = wanted_from.with(right_to_remove(kind));
         wanted_to = wanted_to.with(other.map_or(Access::NONE, right_to_remove));
     }
-    if Arc::ptr_eq(from.directory, &to.dentry) {
+    if directory.as_ref().is_some_and(|directory| Arc::ptr_eq(directory, &to.dentry)) {
         return check_confined(confinement, to, wanted_from.with(wanted_to));
     }
     let child = |inode: &Arc<dyn Inode>, kind| {
@@ -185,12 +181,12 @@ fn check_confined_move(
     };
     let root = to.mount.root();
     let asked = Move {
-        from: Below { here: Some(Arc::clone(from.directory)), root },
+        from: Below { here: directory, root },
         to: Below { here: Some(Arc::clone(&to.dentry)), root },
         above: Way::from(&to.mount.root_location()),
         wanted_from,
         wanted_to,
-        child: child(from.inode, kind)?,
+        child: child(&inode, kind)?,
         exchanged,
     };
     confinement.may_move(asked).map_err(|refused| match refused {

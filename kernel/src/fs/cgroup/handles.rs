@@ -23,7 +23,7 @@ pub fn of(inode: &Arc<dyn Inode>) -> Result<Handle> {
     Ok(Handle::of_words(KIND, &[number as u32, (number >> 32) as u32]))
 }
 
-/// What has a handle. `ESTALE`: it is gone; `ENOMEM`.
+/// The file of a handle. `ESTALE`: it is gone; `ENOMEM`.
 pub fn find(handle: &Handle) -> Result<Arc<dyn Inode>> {
     if !matches!(handle.kind, KIND | HALVES | HALVES_WITH_PARENT) {
         return Err(Errno::ESTALE);

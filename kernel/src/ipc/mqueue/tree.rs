@@ -27,6 +27,7 @@ use crate::vfs::filesystem_type::{FileSystemType, MountRequest, register_type};
 use crate::vfs::inode::{
     Attributes, Change, DirectorySink, FileKind, Inode, Metadata, Owner, Timestamp, downcast_arc,
 };
+use crate::vfs::landlock;
 use crate::vfs::mount::{Location, Mount};
 use crate::vfs::notify;
 use crate::vfs::open_file::OpenFile;
@@ -314,6 +315,7 @@ pub fn open(
     let queue = dentry.inode().ok_or(Errno::ENOENT)?;
     let queue = downcast_arc::<Queue>(&queue).ok_or(Errno::EACCES)?;
     let location = Location { mount: directory.mount, dentry };
+    landlock::check_open(resolver.credentials, &location, FileKind::Regular, flags)?;
     OpenFile::counted(queue, location, flags, None, counted)
 }
 
@@ -335,6 +337,8 @@ fn check_existing(resolver: &Resolver<'_>, attributes: &Attributes, flags: u32) 
 /// `EPERM`.
 pub fn unlink(queues: &Handle<Queues>, resolver: Resolver<'_>, name: &[u8]) -> Result<()> {
     check_name(name)?;
-    let resolver = Resolver { start: Some(queues.mount().root_location()), ..resolver };
-    directory::unlink(&resolver, name)
+    // `mq_unlink` of Linux asks no rules of landlock(7), which are about paths.
+    let free = Credentials { confinement: None, ..resolver.credentials.clone() };
+    let start = Some(queues.mount().root_location());
+    directory::unlink(&Resolver { start, credentials: &free, ..resolver }, name)
 }

@@ -20,7 +20,7 @@ use crate::vfs::caller;
 /// What pages are filled with.
 #[derive(Clone, Copy)]
 pub enum Content {
-    /// What is at this address of the caller.
+    /// The bytes at this address of the caller.
     Copy(usize),
     /// Nothing but zeroes.
     Zeroes,
