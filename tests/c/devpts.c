@@ -49,15 +49,6 @@ static void works(int master, const char *slave_path) {
     OK(close(slave));
 }
 
-/* There are none for processes in supervisor mode. */
-static void needs_user_namespaces(void) {
-    pid_t child = FORK();
-    if (child == 0)
-        exit(unshare(CLONE_NEWUSER) == 0 ? 0 : 3);
-    if (WAIT(child) != 0)
-        SKIP("no user namespaces");
-}
-
 TEST(each_counts_from_zero) {
     begin();
     OK(mkdir("q", 0755));

@@ -356,6 +356,15 @@ static UNUSED void needs_user_mode(void) {
     if (in_supervisor_mode()) hy_skip("in supervisor mode nothing is denied");
 }
 
+/* Skips a case that makes a user namespace where there are none: in supervisor mode, and where the
+ * system denies them. */
+static UNUSED void needs_user_namespaces(void) {
+    if (in_supervisor_mode()) hy_skip("in supervisor mode there is no user namespace");
+    pid_t child = FORK();
+    if (child == 0) _exit(unshare(CLONE_NEWUSER) == 0 ? 0 : 3);
+    if (WAIT(child) != 0) hy_skip("no user namespaces");
+}
+
 /* The memory of a process is free once it has been waited for, unless another process holds its
  * space for a moment longer: one that switches its mode (MODE_STORM), or, as on Linux, one that
  * reads its /proc/PID/maps (get_task_mm in kernel/fork.c, 6.1). Then, and only then, it may take a

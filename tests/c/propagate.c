@@ -81,15 +81,6 @@ static void begin_with_slave(void) {
     change("p", MS_SLAVE);
 }
 
-/* There are none for processes in supervisor mode. */
-static void needs_user_namespaces(void) {
-    pid_t child = FORK();
-    if (child == 0)
-        exit(unshare(CLONE_NEWUSER) == 0 ? 0 : 3);
-    if (WAIT(child) != 0)
-        SKIP("no user namespaces");
-}
-
 TEST(types_are_shown) {
     begin();
     int group = SHARED_AS("s");
