@@ -471,3 +471,24 @@ TEST_TIMES(namespaces_come_and_go_at_once, 3) {
         EXITS(children[i], 0);
     CHECK(!listed("/proc/self/mounts"));
 }
+
+/* Work for each file system is done once, not for each of its mounts, let alone for each pair. */
+TEST(many_mounts_of_one_file_system_slow_nothing_down) {
+    needs_root();
+    OK(mkdir("s", 0755));
+    OK(mount("tmpfs", "s", "tmpfs", 0, NULL));
+    for (int i = 0; i < 15; i++) { /* twice as many each time */
+        char place[16];
+        snprintf(place, sizeof place, "s/%d", i);
+        OK(mkdir(place, 0755));
+        OK(mount("s", place, NULL, MS_BIND | MS_REC, NULL));
+    }
+    int fd = OK(open("/proc/sys/vm/drop_caches", O_WRONLY));
+    int64_t before = now_ns(CLOCK_MONOTONIC);
+    CHECK_EQ(OK(write(fd, "2\n", 2)), 2);
+    sync();
+    int64_t taken = now_ns(CLOCK_MONOTONIC) - before;
+    if (taken > 5000000000)
+        FAIL("%lld ms", (long long)(taken / 1000000));
+    OK(umount2("s", MNT_DETACH));
+}

@@ -122,11 +122,6 @@ pub trait FileSystem: Send + Sync {
         let _ = directory;
         Err(Errno::ESTALE)
     }
-    /// Whether the dentry cache may drop entries without loss; false for a file system whose inodes
-    /// exist only as long as their dentries.
-    fn evictable(&self) -> bool {
-        true
-    }
 }
 
 /// Returns a new device number for a file system without a device (major 0), as Linux'

@@ -32,6 +32,7 @@
 //! | `mount_locks` | what is locked of a mount in a namespace with fewer rights |
 //! | [`propagation`] | how mounts share what is mounted on them |
 //! | `mount_index` | all mounts, by what they hang on and by groups |
+//! | `mount_trees` | mounted file systems, each with its dentries and its mounts |
 //! | `mount_copy`, `graft` | copies of trees of mounts; attaching one where others share |
 //! | [`socket_options`] | options that sockets of every family have |
 //! | [`open_file`] | an open file and its operations: the object behind descriptors |
@@ -101,6 +102,7 @@ mod mount_index;
 mod mount_locks;
 mod mount_point;
 pub mod mount_tree;
+mod mount_trees;
 pub mod notify;
 pub mod open;
 pub mod open_file;

@@ -20,7 +20,6 @@
 //! the [`DentryState::MOUNTED`] mark. Changes (mount, unmount, move) also hold the sleeping
 //! [`lock`], which serializes them.
 
-use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -34,6 +33,7 @@ use hayate_mount_groups::Propagation;
 
 use super::dentry::{Dentry, DentryState};
 use super::filesystem::FileSystem;
+use super::mount_trees::Trees;
 use super::users::Counted;
 use super::watch;
 use crate::hash::IndexHasher;
@@ -169,14 +169,7 @@ impl Table {
 }
 
 static TABLE: Lazy<RwSpinLock<Table>> = Lazy::new(|| RwSpinLock::new(Table::default()));
-/// The dentries of a mounted file system: shared by all its mounts, dropped after the last one.
-struct Tree {
-    root: Arc<Dentry>,
-    mounts: usize,
-}
-
-/// By device number.
-static TREES: SpinLock<BTreeMap<u64, Tree>> = SpinLock::new(BTreeMap::new());
+static TREES: SpinLock<Trees<Mount>> = SpinLock::new(Trees::new());
 
 static CHANGES: schedule::Mutex<()> = schedule::Mutex::new(());
 
@@ -355,13 +348,7 @@ impl Mount {
         user: Handle<UserNamespace>,
     ) -> Arc<Mount> {
         static NEXT: AtomicU32 = AtomicU32::new(1);
-        let mut trees = TREES.lock();
-        let tree = trees
-            .entry(filesystem.device())
-            .or_insert_with(|| Tree { root: Arc::clone(&root), mounts: 0 });
-        tree.mounts += 1;
-        drop(trees);
-        Arc::new(Mount {
+        let mount = Arc::new(Mount {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             filesystem,
             root,
@@ -378,7 +365,9 @@ impl Mount {
             root_for: SpinLock::new(None),
             mark: AtomicU8::new(0),
             next: SpinLock::new(None),
-        })
+        });
+        TREES.lock().add(mount.filesystem.device(), &mount.root, mount.id, &mount);
+        mount
     }
 
     /// Makes a mount of a whole file system. If the file system is mounted already, its dentries
@@ -394,7 +383,7 @@ impl Mount {
         source: String,
         user: Handle<UserNamespace>,
     ) -> Arc<Mount> {
-        let known = TREES.lock().get(&filesystem.device()).map(|tree| Arc::clone(&tree.root));
+        let known = TREES.lock().root(filesystem.device());
         let root = known.unwrap_or_else(|| Dentry::root(Arc::clone(&filesystem)));
         Mount::new(filesystem, root, flags, source, user)
     }
@@ -628,16 +617,10 @@ pub(super) fn mounted_at(place: &Location) -> Option<Arc<Mount>> {
 impl Drop for Mount {
     fn drop(&mut self) {
         let device = self.filesystem.device();
-        let mut trees = TREES.lock();
-        let last = trees.get_mut(&device).is_some_and(|tree| {
-            tree.mounts -= 1;
-            tree.mounts == 0
-        });
-        let tree = if last { trees.remove(&device) } else { None };
-        drop(trees);
-        if let Some(tree) = tree {
-            tree.root.dismantle();
-            drop(tree);
+        let last = TREES.lock().remove(device, self.id);
+        if let Some(root) = last {
+            root.dismantle();
+            drop(root);
             self.filesystem.unmounted();
             watch::unmounted(device);
         }
@@ -652,17 +635,11 @@ pub fn all() -> Result<Vec<Arc<Mount>>> {
     Ok(mounts)
 }
 
-/// Returns the oldest mount whose number is larger than `number`, the first root included. With it
-/// all mounts can be visited where there may be no memory for a list.
-pub fn after(number: u32) -> Option<Arc<Mount>> {
-    let root = FIRST.root_mount().filter(|mount| mount.id > number);
-    let table = TABLE.read();
-    let oldest =
-        table.mounts.values().filter(|mount| mount.id > number).min_by_key(|mount| mount.id);
-    match (oldest, root) {
-        (Some(mount), Some(root)) => Some(if mount.id < root.id { mount.clone() } else { root }),
-        (mount, root) => mount.cloned().or(root),
-    }
+/// Returns the root of the mounted file system with the smallest device number above `device`, and
+/// the oldest of its mounts. With it all file systems can be visited where there may be no memory
+/// for a list. As long as the caller has the mount, the file system stays mounted.
+pub fn filesystem_after(device: u64) -> Option<(Arc<Dentry>, Arc<Mount>)> {
+    TREES.lock().after(device)
 }
 
 /// Returns all mounts and the first root, for as long as the caller has the [`lock`]: a reference

@@ -73,14 +73,21 @@ impl Mount {
 /// mount of the kind, with the flags `new`, shows no more (`mnt_already_visible`, fs/namespace.c of
 /// Linux 6.1). The caller holds the lock of mounts.
 fn is_visible(own: &MountNamespace, kind: &str, new: u64) -> Result<bool> {
-    for mount in mount::all()? {
+    let all = mount::all()?;
+    // The numbers of those on which something is hidden, sorted: each mount is looked at once,
+    // however many a program has made.
+    let locked = all.iter().filter(|mount| mount.is_place_locked());
+    let mut hiding =
+        growth::collect(locked.filter_map(|mount| Some(mount.attached()?.mount.id())))?;
+    hiding.sort_unstable();
+    for mount in all {
         let is_whole = || mount.root().parent().is_none();
-        if mount.filesystem().type_name() != kind || !is_whole() || !own.has(&mount) {
+        if mount.filesystem().type_name() != kind || !is_whole() {
             continue;
         }
         let locked = mount.locked_flags.load(Ordering::Relaxed) & flags::MS_RDONLY;
-        let hides = |child: &Arc<Mount>| child.is_place_locked();
-        if locked & !new == 0 && !mount.children()?.iter().any(hides) {
+        let is_open = locked & !new == 0 && hiding.binary_search(&mount.id()).is_err();
+        if is_open && own.has(&mount) {
             return Ok(true);
         }
     }

@@ -12,12 +12,10 @@ pub fn init() {
 /// Drops unused names in every mounted file system; returns how many.
 pub fn names() -> usize {
     let mut forgotten = 0;
-    let mut next = super::mount::after(0);
-    while let Some(mount) = next {
-        if mount.filesystem().evictable() {
-            forgotten += mount.root().prune();
-        }
-        next = super::mount::after(mount.id());
+    let mut next = super::mount::filesystem_after(0);
+    while let Some((root, mount)) = next {
+        forgotten += root.prune();
+        next = super::mount::filesystem_after(mount.filesystem().device());
     }
     // Page caches went with their files; an entry of the list keeps the memory of a dropped one.
     page_cache::reclaim::forget_ended();

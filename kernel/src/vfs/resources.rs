@@ -29,8 +29,14 @@ struct PageCaches;
 /// Visits every page cache that is in memory and has a name, with its place and its file's owner.
 fn each(mut visit: impl FnMut(&Arc<PageCache>, &Location, u32)) -> Result<()> {
     let mut seen = HashSet::new();
+    // A tree that is bound in many places is visited once.
+    let mut roots = HashSet::new();
     let lock = mount::lock();
     for mount in mount::all_with_root(&lock)? {
+        roots.make_room(1)?;
+        if !roots.insert(Arc::as_ptr(mount.root()).addr()) {
+            continue;
+        }
         let mut waiting: Vec<_> = Vec::new();
         waiting.push(mount.root().clone());
         while let Some(dentry) = waiting.pop() {

@@ -13,7 +13,6 @@ use crate::fs::disk;
 use crate::memory::USER_END;
 use crate::page_cache::read_ahead;
 use crate::process;
-use crate::reclaim::growth;
 use crate::reclaim::growth::Grow;
 use crate::vfs::inode::{FileKind, Inode};
 use crate::vfs::mount;
@@ -394,14 +393,14 @@ pub fn sync_file_range(fd: i32, offset: i64, count: i64, flags: u32) -> Result<(
 
 /// `sync(2)`
 pub fn sync() -> Result<()> {
-    let filesystems = {
-        let lock = mount::lock();
-        let mounts = mount::all_with_root(&lock)?;
-        growth::collect(mounts.iter().map(|mount| mount.filesystem().clone()))?
-    };
-    for filesystem in filesystems {
+    let mut next = mount::filesystem_after(0);
+    while let Some((_, mount)) = next {
+        // The mount is not kept in use while its file system works.
+        let filesystem = mount.filesystem().clone();
+        drop(mount);
         // `sync` reports no errors; calls on a single file do.
         let _ = filesystem.sync();
+        next = mount::filesystem_after(filesystem.device());
     }
     disk::sync_all();
     Ok(())

@@ -17,7 +17,7 @@ use crate::vfs::directory::check_writable;
 use crate::vfs::inode::{Change, FileKind, Inode, Metadata, Timestamp};
 use crate::vfs::lease;
 use crate::vfs::mount;
-use crate::vfs::mount::{Location, Mount, flags as mount_flags};
+use crate::vfs::mount::{Location, flags as mount_flags};
 use crate::vfs::notify;
 use crate::vfs::open_file::flags::O_WRONLY;
 use crate::vfs::path::{WalkFlags, permitted};
@@ -171,12 +171,12 @@ pub fn fstatfs(fd: i32, buffer: usize) -> Result<()> {
 
 /// `ustat(2)`: of the file system with this device.
 pub fn ustat(device: u32, buffer: usize) -> Result<()> {
-    let filesystem = {
-        let lock = mount::lock();
-        let mounts = mount::all_with_root(&lock)?;
-        let wanted = |mount: &&Arc<Mount>| mount.filesystem().device() == u64::from(device);
-        mounts.iter().find(wanted).ok_or(Errno::EINVAL)?.filesystem().clone()
-    };
+    let before = u64::from(device).checked_sub(1).ok_or(Errno::EINVAL)?;
+    let (_, mount) = mount::filesystem_after(before).ok_or(Errno::EINVAL)?;
+    let filesystem = mount.filesystem();
+    if filesystem.device() != u64::from(device) {
+        return Err(Errno::EINVAL);
+    }
     let usage = filesystem.usage();
     UserPtr::new(buffer).write(&Ustat {
         f_tfree: usage.free as i32,
