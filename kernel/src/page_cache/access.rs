@@ -15,6 +15,13 @@ pub struct OpenAccess {
     writes: bool,
 }
 
+impl OpenAccess {
+    /// The content that is counted.
+    pub fn page_cache(&self) -> &Arc<PageCache> {
+        &self.page_cache
+    }
+}
+
 impl Drop for OpenAccess {
     fn drop(&mut self) {
         if self.writes {

@@ -426,6 +426,8 @@ fn number_inside(thread: &Thread, number: &mut Number, request: &CloneRequest) -
             thread.set_own_numbers(namespace.shown(process.id()), own);
         } else {
             process.inside.call_once(|| Inside::new(namespace.clone(), own == 1));
+            let parent = namespace.shown(process.parent_id());
+            process.shown_parent_id.store(parent, Ordering::Relaxed);
             thread.set_own_numbers(own, own);
         }
     }

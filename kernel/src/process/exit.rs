@@ -15,6 +15,7 @@ use super::cgroup::group::News;
 use super::record::{Process, notice};
 use super::signal::stopping;
 use super::thread::{Thread, current};
+use super::usage::Usage;
 use super::{accounting, family, futex, job_control, left_space, pids, timer, tracing, zap};
 use crate::schedule;
 
@@ -78,7 +79,7 @@ fn leave<const ACCOUNTED: bool>(status: i32) {
     {
         // In one step, for a thread that adds up what the threads consumed (`Process::usage`).
         let mut ended = process.ended_usage.lock();
-        ended.add(&thread.usage());
+        ended.add(&Usage::of(&schedule::current()));
         let moved = thread.moved.sums();
         if !moved.is_nothing() {
             process.moved.lock().add(&moved);

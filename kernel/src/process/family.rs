@@ -16,9 +16,11 @@ use super::cgroup::follow;
 use super::job_control;
 use super::pids;
 use super::record::{Process, end_code, notice};
+use super::signal::actions::ActionTable;
 use super::signal::send;
 use super::signal::send::about_child;
 use super::tracing::report;
+use super::visible;
 
 /// Makes a new process, whose parent is set already, a child of that parent. Fails with `EAGAIN` if
 /// the parent is ending.
@@ -68,12 +70,14 @@ fn hand_over(from: &Arc<Process>, orphan: Arc<Process>) {
         reaper = nearest_reaper(&reaper);
     }
     orphan.parent_id.store(reaper.id(), Ordering::Relaxed);
+    let shown = visible::shown_to(&orphan, reaper.id());
+    orphan.shown_parent_id.store(shown, Ordering::Relaxed);
     orphan.maker.store(0, Ordering::Relaxed);
     let old = link.replace(reaper.clone());
     let ended = orphan.notice() & (notice::ZOMBIE | notice::HELD) == notice::ZOMBIE;
     // A child cannot choose the signal that a reaper gets (`reparent_leader`, kernel/exit.c).
     orphan.exit_signal.store(SIGCHLD, Ordering::Relaxed);
-    let vanishes = ended && tell_end(&orphan, &reaper);
+    let vanishes = ended && tell_end(&orphan, &reaper, &reaper.actions());
     drop(link);
     drop(old);
     if vanishes {
@@ -125,13 +129,15 @@ pub fn end(process: &Arc<Process>) -> Option<Arc<Process>> {
     if process.is_involved() && end_traced(process, link.as_ref()) {
         return None;
     }
+    // Asked for once: both answers below are about the same actions.
+    let parent = link.as_ref().map(|parent| (parent, parent.actions()));
     // Set both bits at once: a parent that ignores its children must not find one to wait for.
-    let vanishes = link.as_ref().is_some_and(|parent| is_ignored_by(process, parent));
+    let vanishes = parent.as_ref().is_some_and(|(_, actions)| lets_vanish(process, actions));
     process.raise_notice(notice::ZOMBIE | if vanishes { notice::VANISHING } else { 0 });
     // Wake the pollers of a descriptor of the process.
     process.signal_events.wake_all();
-    let parent = link.as_ref()?;
-    tell_end(process, parent);
+    let (parent, actions) = parent?;
+    tell_end(process, parent, &actions);
     vanishes.then(|| parent.clone())
 }
 
@@ -148,7 +154,7 @@ fn end_traced(process: &Arc<Process>, parent: Option<&Arc<Process>>) -> bool {
     if held {
         report::tell_end(process);
     } else {
-        tell_end(process, parent);
+        tell_end(process, parent, &parent.actions());
     }
     true
 }
@@ -165,13 +171,13 @@ pub fn unhold(process: &Arc<Process>) {
         }
         let traced = link.as_ref().is_some_and(|parent| report::traces_first(parent, process));
         let vanishes =
-            !traced && link.as_ref().is_some_and(|parent| is_ignored_by(process, parent));
+            !traced && link.as_ref().is_some_and(|parent| lets_vanish(process, &parent.actions()));
         if vanishes {
             process.raise_notice(notice::VANISHING);
         }
         process.clear_notice(notice::HELD);
         if let Some(parent) = link.as_ref() {
-            tell_end(process, parent);
+            tell_end(process, parent, &parent.actions());
         }
         link.clone().filter(|_| vanishes)
     };
@@ -180,17 +186,16 @@ pub fn unhold(process: &Arc<Process>) {
     }
 }
 
-/// Whether `parent` lets the child vanish when it ends (SIGCHLD ignored, or SA_NOCLDWAIT).
-fn is_ignored_by(child: &Process, parent: &Process) -> bool {
-    child.exit_signal.load(Ordering::Relaxed) == SIGCHLD && parent.actions().about_children().0
+/// Whether a parent with these actions lets the child vanish when it ends (SIGCHLD ignored, or
+/// SA_NOCLDWAIT).
+fn lets_vanish(child: &Process, actions: &ActionTable) -> bool {
+    child.exit_signal.load(Ordering::Relaxed) == SIGCHLD && actions.about_children().0
 }
 
-/// Notifies `parent` that `child` has ended; the caller holds the child's `parent` lock. Returns
-/// whether the parent ignores its children, so that the child vanishes.
-fn tell_end(child: &Process, parent: &Arc<Process>) -> bool {
+/// Notifies `parent`, which has these actions, that `child` has ended; the caller holds the child's
+/// `parent` lock. Returns whether the parent ignores its children, so that the child vanishes.
+fn tell_end(child: &Process, parent: &Arc<Process>, actions: &ActionTable) -> bool {
     let signal = child.exit_signal.load(Ordering::Relaxed);
-    let actions = parent.actions();
-    let vanishes = signal == SIGCHLD && actions.about_children().0;
     // Nearly every shell and server waits without a handler for the signal: then the signal's
     // information is not even gathered. A blocked signal is sent, because the action may change
     // before it is unblocked (`sig_ignored`).
@@ -205,7 +210,7 @@ fn tell_end(child: &Process, parent: &Arc<Process>) -> bool {
         let _ = send::to_process(parent, info);
     }
     parent.child_events.wake_all();
-    vanishes
+    lets_vanish(child, actions)
 }
 
 /// Whether a process is `above` or one of its descendants.

@@ -28,6 +28,15 @@ pub fn shown_group(group: Id) -> Id {
     if current().is_apart() { shown_inside(UserNamespace::shown_group, group) } else { group }
 }
 
+/// Both numbers of a file's owner, found out with one look.
+#[inline]
+pub fn shown_owner(user: Id, group: Id) -> (Id, Id) {
+    match current().is_apart() {
+        true => (shown_user(user), shown_group(group)),
+        false => (user, group),
+    }
+}
+
 #[cold]
 fn shown_inside(show: fn(&UserNamespace, Id) -> Id, id: Id) -> Id {
     show(&current().credentials().user, id)

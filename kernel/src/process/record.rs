@@ -148,6 +148,8 @@ pub struct Process {
     serial: u64,
     pub(super) parent: SpinLock<Option<Arc<Process>>>,
     pub(super) parent_id: AtomicU32,
+    /// The parent's number in its own PID namespace.
+    pub(super) shown_parent_id: AtomicU32,
     pub(super) children: SpinLock<Children>,
     /// Its place among the children of its parent.
     sibling: LinkedListAtomicLink,
@@ -259,6 +261,7 @@ impl Process {
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
             parent: SpinLock::new(from.parent),
             parent_id: AtomicU32::new(parent_id),
+            shown_parent_id: AtomicU32::new(parent_id),
             children: SpinLock::new(Children::none()),
             sibling: LinkedListAtomicLink::new(),
             child_events: WaitQueue::new(),
@@ -324,6 +327,12 @@ impl Process {
     #[inline]
     pub fn parent_id(&self) -> u32 {
         self.parent_id.load(Ordering::Relaxed)
+    }
+
+    /// The number of its parent as its own threads see it; 0 if they see none.
+    #[inline]
+    pub fn shown_parent_id(&self) -> u32 {
+        self.shown_parent_id.load(Ordering::Relaxed)
     }
 
     /// Its parent; `None` for the first process.

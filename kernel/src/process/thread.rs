@@ -356,6 +356,11 @@ impl Thread {
         self.credentials.lock().clone()
     }
 
+    /// Its real user.
+    pub fn real_user(&self) -> u32 {
+        self.credentials.lock().uid
+    }
+
     /// Changes its credentials.
     pub fn set_credentials(&self, credentials: Arc<Credentials>) {
         self.administers.store(administers(&credentials), Ordering::Relaxed);
@@ -627,10 +632,7 @@ impl Thread {
     /// The resources that it has consumed.
     pub fn usage(&self) -> Usage {
         // It has ended: its process has counted what it consumed.
-        let Some(execution) = self.execution() else { return Usage::default() };
-        let (user_ns, system_ns) = execution.user_system_time();
-        let (voluntary_switches, involuntary_switches) = execution.switches();
-        Usage { user_ns, system_ns, voluntary_switches, involuntary_switches, ..Usage::default() }
+        self.execution().map_or(Usage::default(), |execution| Usage::of(&execution))
     }
 }
 

@@ -6,6 +6,7 @@ use hayate_abi::process::Rusage;
 use hayate_abi::time::Timeval;
 
 use crate::program::Reads;
+use crate::schedule::Execution;
 
 /// Counts of one thread's reads and writes. Only the thread itself adds, so that no addition needs
 /// a locked instruction.
@@ -115,6 +116,13 @@ pub struct Usage {
 }
 
 impl Usage {
+    /// Of one thread, as far as its execution counts it.
+    pub fn of(execution: &Execution) -> Usage {
+        let (user_ns, system_ns) = execution.user_system_time();
+        let (voluntary_switches, involuntary_switches) = execution.switches();
+        Usage { user_ns, system_ns, voluntary_switches, involuntary_switches, ..Usage::default() }
+    }
+
     /// Adds another sum; the higher of the two peaks counts.
     pub fn add(&mut self, other: &Usage) {
         self.user_ns = self.user_ns.saturating_add(other.user_ns);

@@ -95,7 +95,7 @@ pub fn wait(parent: &Arc<Process>, which: WaitFor, options: u32) -> Result<Optio
     if let Some(result) = look(parent, which, options) {
         return result;
     }
-    let found = parent.child_events.wait_interruptible(None, || look(parent, which, options));
+    let found = parent.child_events.sleep_interruptible(|| look(parent, which, options));
     match found {
         Ok(result) => result,
         Err(Woken::Interrupted | Woken::TimedOut) => Err(Errno::ERESTARTSYS),
@@ -254,7 +254,7 @@ fn report_change(child: &Process, change: StopChange) -> Report {
 }
 
 fn real_user(child: &Process) -> u32 {
-    child.first_thread().map_or(0, |thread| thread.credentials().uid)
+    child.threads.lock().first().map_or(0, |thread| thread.real_user())
 }
 
 /// Whether a process has a child with this number, without waiting.

@@ -78,7 +78,8 @@ impl Executable {
         context: &FsContext,
         credentials: &Credentials,
     ) -> Result<Executable> {
-        let attributes = location.inode()?.attributes();
+        let inode = location.inode()?;
+        let attributes = inode.attributes();
         let mount_flags = location.mount.flags();
         if attributes.kind != FileKind::Regular || mount_flags & flags::MS_NOEXEC != 0 {
             return Err(Errno::EACCES);
@@ -91,8 +92,10 @@ impl Executable {
         landlock::check(credentials, &location, Access::EXECUTE)?;
         let resolver = Resolver { context, credentials, start: None };
         // Execution does not need the right to read, so the open is not checked again.
-        let file = open::open_location(&resolver, location, O_RDONLY, true, Counted::new()?)?;
-        let page_cache = file.inode().page_cache().ok_or(Errno::EACCES)?;
+        let counted = Counted::new()?;
+        let known = (inode, attributes);
+        let file = open::open_known(&resolver, location, known, O_RDONLY, true, counted)?;
+        let page_cache = Arc::clone(file.opened_cache().ok_or(Errno::EACCES)?);
         let denial = page_cache.deny_writing()?;
         let gives = attributes.mode & (SET_USER | SET_GROUP) != 0 || attributes.capabilities;
         let counts = gives && may_give_rights(file.location(), credentials);

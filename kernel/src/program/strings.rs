@@ -19,6 +19,13 @@ pub fn budget(stack_limit: u64) -> usize {
     (stack_limit / 4).clamp(ALWAYS, NEVER) as usize
 }
 
+/// The room for the strings of most vectors, in bytes.
+const USUAL: usize = 512;
+/// So much room is zeroed first, in bytes, and as much as there is when it does not suffice.
+const FIRST_ROOM: usize = 128;
+/// With less room than this, in bytes, more is made for the next string.
+const LEAST_ROOM: usize = 64;
+
 /// A sequence of strings, each ended by a NUL.
 #[derive(Default)]
 pub struct Strings {
@@ -54,53 +61,23 @@ impl Strings {
     ///
     /// Fails with `EFAULT` for a bad pointer, `E2BIG` beyond the budget.
     pub fn read(vector: usize, budget: &mut usize) -> Result<Strings> {
-        let mut strings = Strings::new();
         if vector == 0 {
-            return Ok(strings);
+            return Ok(Strings::new());
         }
+        let mut bytes = Vec::new();
+        let (mut used, mut count) = (0, 0);
         loop {
-            let pointer: u64 = UserPtr::<u64>::new(vector).at(strings.count).read()?;
+            let pointer: u64 = UserPtr::<u64>::new(vector).at(count).read()?;
             if pointer == 0 {
-                return Ok(strings);
+                break;
             }
-            if strings.count == 0 {
-                // Reserve space for most vectors at once.
-                growth::relieved(|| strings.bytes.make_room(512))?;
-            }
-            strings.read_one(pointer as usize, budget)?;
+            let length = read_one(&mut bytes, used, pointer as usize)?;
+            *budget = budget.checked_sub(length + size_of::<u64>()).ok_or(Errno::E2BIG)?;
+            used += length;
+            count += 1;
         }
-    }
-
-    fn read_one(&mut self, address: usize, budget: &mut usize) -> Result<()> {
-        let start = self.bytes.len();
-        let mut chunk = 128;
-        loop {
-            let at = self.bytes.len();
-            growth::relieved(|| self.bytes.make_room(chunk))?;
-            self.bytes.resize(at + chunk, 0);
-            let to = self.bytes.get_mut(at..).unwrap_or(&mut []);
-            let from = address.checked_add(at - start).ok_or(Errno::EFAULT)?;
-            match user::read_cstr(to, from) {
-                Ok(length) => {
-                    self.bytes.truncate(at + length + 1);
-                    break;
-                }
-                // The buffer is full, and no NUL was found yet.
-                Err(Errno::ENAMETOOLONG) => {}
-                Err(error) => return Err(error),
-            }
-            if self.bytes.len() - start >= STRING_MAX {
-                return Err(Errno::E2BIG);
-            }
-            chunk = (chunk * 4).min(4096);
-        }
-        self.count += 1;
-        let used = self.bytes.len() - start;
-        if used > STRING_MAX {
-            return Err(Errno::E2BIG);
-        }
-        *budget = budget.checked_sub(used + size_of::<u64>()).ok_or(Errno::E2BIG)?;
-        Ok(())
+        bytes.truncate(used);
+        Ok(Strings { bytes, count })
     }
 
     /// Replaces the first string (which may be missing) by others, as `#!` does.
@@ -165,6 +142,34 @@ impl Strings {
             rest = behind.get(1..)?;
             Some(text)
         })
+    }
+}
+
+/// Reads a string to the place `start` of `bytes`, behind which there is room or is made: zeroed once
+/// for several strings, since this is on the path of each start. Returns its length with its NUL.
+fn read_one(bytes: &mut Vec<u8>, start: usize, address: usize) -> Result<usize> {
+    let mut at = start;
+    loop {
+        if bytes.len() - at < LEAST_ROOM {
+            let more = bytes.len().clamp(FIRST_ROOM, 4096);
+            growth::relieved(|| bytes.make_room(more.max(USUAL - bytes.len().min(USUAL))))?;
+            bytes.resize(bytes.len() + more, 0);
+        }
+        let to = bytes.get_mut(at..).unwrap_or(&mut []);
+        let from = address.checked_add(at - start).ok_or(Errno::EFAULT)?;
+        let end = match user::read_cstr(to, from) {
+            Ok(length) => Some(at + length + 1),
+            // The room is full, and no NUL was found yet.
+            Err(Errno::ENAMETOOLONG) => None,
+            Err(error) => return Err(error),
+        };
+        at = end.unwrap_or(bytes.len());
+        if at - start > STRING_MAX {
+            return Err(Errno::E2BIG);
+        }
+        if end.is_some() {
+            return Ok(at - start);
+        }
     }
 }
 

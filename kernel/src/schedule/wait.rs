@@ -109,6 +109,13 @@ impl WaitQueue {
         self.wait_until(deadline, true, condition)
     }
 
+    /// Like [`wait_interruptible`](Self::wait_interruptible) without an end, for a caller that has
+    /// just found out that `condition` gives no value yet: it is not asked before the queue is
+    /// entered.
+    pub fn sleep_interruptible<T>(&self, condition: impl FnMut() -> Option<T>) -> Result<T, Woken> {
+        self.sleep_until(None, true, condition)
+    }
+
     /// Like [`wait_interruptible`](Self::wait_interruptible), but an interruption only makes it ask
     /// `condition` again, and is kept for afterwards. `None`: the deadline has come.
     pub fn wait_through<T>(
@@ -140,9 +147,18 @@ impl WaitQueue {
         interruptible: bool,
         mut condition: impl FnMut() -> Option<T>,
     ) -> Result<T, Woken> {
-        if let Some(value) = condition() {
-            return Ok(value);
+        match condition() {
+            Some(value) => Ok(value),
+            None => self.sleep_until(deadline, interruptible, condition),
         }
+    }
+
+    fn sleep_until<T>(
+        &self,
+        deadline: Option<u64>,
+        interruptible: bool,
+        mut condition: impl FnMut() -> Option<T>,
+    ) -> Result<T, Woken> {
         let me = current();
         let mut alarm = None;
         let result = loop {

@@ -361,7 +361,7 @@ pub fn getpid() -> u32 {
 
 /// `getppid(2)`
 pub fn getppid() -> u32 {
-    visible::shown(process::current().process.parent_id())
+    process::current().process.shown_parent_id()
 }
 
 /// `gettid(2)`

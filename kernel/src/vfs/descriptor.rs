@@ -195,7 +195,9 @@ impl FdTable {
 
     /// Copies the table for a child; the files are shared. Call it without spin locks. `ENOMEM`.
     pub fn fork(&self) -> Result<FdTable> {
-        growth::relieved(|| self.try_fork())
+        let mut copy = Slots::default();
+        growth::relieved(|| self.copy_to(&mut copy))?;
+        Ok(FdTable { slots: SpinLock::new(copy), acts_on_closing: AtomicBool::new(false) })
     }
 
     /// Copies the table for the same process, which shared it until now. `ENOMEM`.
@@ -207,8 +209,8 @@ impl FdTable {
         Ok(copy)
     }
 
-    fn try_fork(&self) -> Result<FdTable> {
-        let mut copy = Slots::default();
+    /// Fills an empty table. After `ENOMEM` it is empty still.
+    fn copy_to(&self, copy: &mut Slots) -> Result<()> {
         let slots = self.slots.lock();
         let words = slots.used.iter().rposition(|&bits| bits != 0).map_or(0, |last| last + 1);
         let last = match words.checked_sub(1).and_then(|word| slots.used.get(word)) {
@@ -216,30 +218,27 @@ impl FdTable {
             None => 0,
         };
         copy.files.make_room_exact(last)?;
-        copy.used.make_room_exact(words)?;
-        copy.close_on_exec.make_room_exact(words)?;
-        copy.lowest = slots.lowest;
-        let mut used = 0;
-        for (number, file) in slots.files.iter().take(last).enumerate() {
-            let (word, mask) = bit(number);
-            if file.is_some() {
-                used |= mask;
-            }
-            copy.files.push(file.clone());
-            if mask == 1 << 63 || number + 1 == last {
-                // A number that another thread's `open` has reserved stays free in the copy.
-                let free = slots.used.get(word).map_or(0, |bits| bits & !used);
-                if free != 0 {
-                    copy.lowest = copy.lowest.min(word * 64 + free.trailing_zeros() as usize);
-                }
-                copy.used.push(used);
-                copy.close_on_exec
-                    .push(slots.close_on_exec.get(word).map_or(0, |bits| bits & used));
-                used = 0;
-            }
+        if words > 1 {
+            copy.used.make_room_exact(words)?;
+            copy.close_on_exec.make_room_exact(words)?;
         }
-        drop(slots);
-        Ok(FdTable { slots: SpinLock::new(copy), acts_on_closing: AtomicBool::new(false) })
+        copy.lowest = slots.lowest;
+        // All at once and without a test for room at each: this is a part of every fork.
+        copy.files.extend(slots.files.iter().take(last).cloned());
+        for (word, files) in copy.files.chunks(64).enumerate() {
+            let mut used = 0;
+            for (number, file) in files.iter().enumerate() {
+                used |= u64::from(file.is_some()) << number;
+            }
+            // A number that another thread's `open` has reserved stays free in the copy.
+            let free = slots.used.get(word).map_or(0, |bits| bits & !used);
+            if free != 0 {
+                copy.lowest = copy.lowest.min(word * 64 + free.trailing_zeros() as usize);
+            }
+            copy.used.push(used);
+            copy.close_on_exec.push(slots.close_on_exec.get(word).map_or(0, |bits| bits & used));
+        }
+        Ok(())
     }
 
     /// Returns the open file of a descriptor; `EBADF` when there is none.

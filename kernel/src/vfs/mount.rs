@@ -609,7 +609,7 @@ impl Mount {
 }
 
 /// Returns the mount that is attached to this place.
-#[inline]
+#[inline(always)]
 pub(super) fn mounted_at(place: &Location) -> Option<Arc<Mount>> {
     TABLE.read().mounts.get(&key(&place.mount, &place.dentry)).cloned()
 }

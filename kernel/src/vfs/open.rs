@@ -237,6 +237,19 @@ pub fn open_location(
 ) -> Result<Arc<OpenFile>> {
     let inode = location.inode()?;
     let attributes = inode.attributes();
+    open_known(resolver, location, (inode, attributes), flags, created, counted)
+}
+
+/// [`open_location`] for a caller that has just asked for the file there and its attributes.
+#[inline(always)]
+pub fn open_known(
+    resolver: &Resolver<'_>,
+    location: Location,
+    (inode, attributes): (Arc<dyn Inode>, Attributes),
+    flags: u32,
+    created: bool,
+    counted: Counted,
+) -> Result<Arc<OpenFile>> {
     // Access mode 3 asks for both permissions and gives neither (`open(2)`, NOTES).
     let writes = flags & O_ACCMODE != O_RDONLY;
     let truncates = flags & O_TRUNC != 0 && !created;
@@ -288,7 +301,7 @@ pub fn open_location(
         inode.set_metadata(&Change { size: Some(0), ..Change::default() })?;
         notify::place(&location, Mask::MODIFY);
     }
-    let file = OpenFile::counted(ops, location, flags, access, counted)?;
+    let file = OpenFile::of(inode, ops, location, flags, access, counted);
     notify::file(&file, Mask::OPEN);
     Ok(file)
 }

@@ -252,7 +252,7 @@ pub struct OpenFile {
     marks: AtomicU32,
     /// The epoll sets that watch this file.
     watches: SpinLock<Vec<Watch>>,
-    _access: Option<OpenAccess>,
+    access: Option<OpenAccess>,
     _counted: Counted,
 }
 
@@ -275,11 +275,23 @@ impl OpenFile {
         access: Option<OpenAccess>,
         counted: Counted,
     ) -> Result<Arc<OpenFile>> {
-        let inode = location.dentry.inode().ok_or(Errno::ENOENT)?;
+        let inode = location.inode()?;
+        Ok(OpenFile::of(inode, ops, location, flags, access, counted))
+    }
+
+    /// Like [`OpenFile::counted`] for the inode of `location`.
+    pub fn of(
+        inode: Arc<dyn Inode>,
+        ops: Arc<dyn FileOps>,
+        location: Location,
+        flags: u32,
+        access: Option<OpenAccess>,
+        counted: Counted,
+    ) -> Arc<OpenFile> {
         let traits = ops.traits();
         let path_only = flags & O_PATH != 0;
         let mode = flags & O_ACCMODE;
-        Ok(Arc::new(OpenFile {
+        Arc::new(OpenFile {
             readable: !path_only && matches!(mode, O_RDONLY | O_RDWR),
             writable: !path_only && matches!(mode, O_WRONLY | O_RDWR),
             path_only,
@@ -292,9 +304,14 @@ impl OpenFile {
             owner: Once::new(),
             marks: AtomicU32::new(0),
             watches: SpinLock::new(Vec::new()),
-            _access: access,
+            access,
             _counted: counted,
-        }))
+        })
+    }
+
+    /// Returns the page cache of a regular file that has one, as it was when it was opened.
+    pub fn opened_cache(&self) -> Option<&Arc<PageCache>> {
+        Some(self.access.as_ref()?.page_cache())
     }
 
     /// Returns the operations.

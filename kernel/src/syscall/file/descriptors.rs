@@ -7,7 +7,9 @@ use hayate_abi::signal::NSIG;
 use hayate_abi::{Errno, Result};
 use hayate_machine::user::{self, UserPtr};
 
-use super::{View, credentials, descriptor_limit, files, install, open_file, path, string};
+use super::{
+    View, credentials, descriptor_limit, files, install, open_file, path, string, with_path,
+};
 use crate::fs::tmpfs::memfd;
 use crate::ipc::pipe;
 use crate::process;
@@ -68,7 +70,9 @@ pub fn open(path_address: usize, flags: u32, mode: u32) -> Result<i32> {
 
 /// `openat(2)`
 pub fn openat(fd: i32, path_address: usize, flags: u32, mode: u32) -> Result<i32> {
-    open_at(fd, &path(path_address)?, flags & VALID as u32, mode, WalkFlags::empty())
+    with_path(path_address, |path| {
+        open_at(fd, path, flags & VALID as u32, mode, WalkFlags::empty())
+    })
 }
 
 /// `creat(2)`

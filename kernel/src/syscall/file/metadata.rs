@@ -10,7 +10,7 @@ use hayate_machine::user::UserPtr;
 
 use super::{View, at, credentials, locate, open_file, path, raise};
 use crate::credentials::{Capability, Credentials, access as wants};
-use crate::process::numbers;
+use crate::process::{self, numbers};
 use crate::vfs::content::mode::FALLOC_FL_KEEP_SIZE;
 use crate::vfs::device;
 use crate::vfs::directory::check_writable;
@@ -25,13 +25,14 @@ use crate::vfs::set_id;
 use crate::vfs::watch::Mask;
 
 fn encode(metadata: &Metadata) -> Stat {
+    let (uid, gid) = numbers::shown_owner(metadata.uid, metadata.gid);
     Stat {
         st_dev: metadata.device,
         st_ino: metadata.number,
         st_nlink: u64::from(metadata.links),
         st_mode: metadata.full_mode(),
-        st_uid: numbers::shown_user(metadata.uid),
-        st_gid: numbers::shown_group(metadata.gid),
+        st_uid: uid,
+        st_gid: gid,
         hole: 0,
         st_rdev: metadata.represents.encode(),
         st_size: metadata.size as i64,
@@ -59,7 +60,7 @@ pub fn lstat(path_address: usize, buffer: usize) -> Result<()> {
 
 /// `fstat(2)`
 pub fn fstat(fd: i32, buffer: usize) -> Result<()> {
-    let metadata = super::files().get(fd)?.metadata()?;
+    let metadata = process::current().file(fd)?.metadata()?;
     UserPtr::new(buffer).write(&encode(&metadata))
 }
 

@@ -130,6 +130,23 @@ pub fn path(address: usize) -> Result<PathText> {
     }
 }
 
+/// Calls `act` with a path of the program, for calls that are made so often that the text is not
+/// moved for them.
+#[inline(always)]
+pub fn with_path<T>(address: usize, act: impl FnOnce(&[u8]) -> Result<T>) -> Result<T> {
+    let mut short = [0; PathText::SHORT];
+    let long;
+    let text = match user::read_cstr(&mut short, address) {
+        Ok(length) => short.get(..length).unwrap_or_default(),
+        Err(Errno::ENAMETOOLONG) => {
+            long = string(address, PATH_MAX)?;
+            &long
+        }
+        Err(error) => return Err(error),
+    };
+    act(text)
+}
+
 /// The caller's view of the tree; owns what a [`Resolver`] borrows.
 pub struct View {
     context: Arc<FsContext>,
@@ -184,7 +201,7 @@ pub fn locate(view: &View, fd: i32, path_address: usize, flags: u32) -> Result<L
     if flags & at::EMPTY_PATH != 0 {
         walk |= WalkFlags::EMPTY;
     }
-    view.resolve(fd, &path(path_address)?, walk)
+    with_path(path_address, |path| view.resolve(fd, path, walk))
 }
 
 /// Raises SIGPIPE after a write to this file failed with EPIPE: sockets that are no streams have
