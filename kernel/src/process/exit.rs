@@ -34,9 +34,10 @@ pub fn end_thread(status: i32) -> ! {
 
 /// Ends every thread of the current process; the current one ends at once.
 pub fn end_process(status: i32) -> ! {
-    let process = current().process.clone();
-    process.begin_exit(status);
-    drop(process);
+    let thread = current();
+    thread.process.begin_exit_of_others(status, Some(&thread));
+    // It sleeps for nothing interruptible any more, and does not return to user mode.
+    schedule::current().note_interrupt();
     end_thread(status)
 }
 

@@ -564,12 +564,21 @@ impl Process {
     ///
     /// * `status` - as `wait(2)` reports it: the exit status in bits 8 to 15, or a signal.
     pub fn begin_exit(&self, status: i32) {
+        self.begin_exit_of_others(status, None);
+    }
+
+    /// The same for the current thread, `own`, which ends itself next: it is not told.
+    pub(super) fn begin_exit_of_others(&self, status: i32, own: Option<&Thread>) {
         let mut control = self.control.lock();
         control.exit.get_or_insert(status);
         control.stop.cancel();
         self.clear_notice(notice::STOP);
         self.raise_notice(notice::EXIT);
-        self.interrupt_all();
+        self.for_each_thread(|thread| {
+            if own.is_none_or(|own| !core::ptr::eq(own, &**thread)) {
+                thread.interrupt();
+            }
+        });
         drop(control);
         stop::wake();
     }

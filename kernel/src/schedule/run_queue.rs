@@ -304,6 +304,12 @@ impl Execution {
         }
     }
 
+    /// Sets the interrupted flag alone. For the current execution, if it does not return to user
+    /// mode.
+    pub fn note_interrupt(&self) {
+        self.wanted.fetch_or(trap::INTERRUPTED as u32, Ordering::SeqCst);
+    }
+
     /// Sets the interrupted flag. An interruptible sleep ends; an execution in user mode soon gets
     /// its attention handler called, on whatever CPU it is.
     pub fn interrupt(&self) {
