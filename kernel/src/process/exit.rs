@@ -17,6 +17,7 @@ use super::signal::stopping;
 use super::thread::{Thread, current};
 use super::usage::Usage;
 use super::{accounting, family, futex, job_control, left_space, pids, timer, tracing, zap};
+use crate::memory::Space;
 use crate::schedule;
 
 /// Ends the current thread, and its process if the thread is the last.
@@ -44,7 +45,7 @@ pub fn end_process(status: i32) -> ! {
 /// Frees the space: the first step of the current thread's end, as a separate call for
 /// measurements.
 pub fn release_space() {
-    release_memory(&current());
+    let _ = release_memory(&current());
 }
 
 /// The wait status with which the current thread is to end, since its process is to end or another
@@ -72,7 +73,7 @@ fn leave<const ACCOUNTED: bool>(status: i32) {
     let process = &thread.process;
     let size = if ACCOUNTED { thread.space().map_or(0, |space| space.size()) } else { 0 };
     schedule::current().begin_end();
-    release_memory(&thread);
+    let mut memory = release_memory(&thread);
     thread.traces.end(|| (process.id(), thread.leave_namespaces()));
     thread.set_files(None);
     thread.set_directories(None);
@@ -80,7 +81,13 @@ fn leave<const ACCOUNTED: bool>(status: i32) {
     {
         // In one step, for a thread that adds up what the threads consumed (`Process::usage`).
         let mut ended = process.ended_usage.lock();
-        ended.add(&Usage::of(&schedule::current()));
+        let mut own = Usage::of(&schedule::current());
+        if process.threads.lock().len() == 1
+            && let Some(memory) = memory.take()
+        {
+            memory.count_in(&mut own);
+        }
+        ended.add(&own);
         let moved = thread.moved.sums();
         if !moved.is_nothing() {
             process.moved.lock().add(&moved);
@@ -92,6 +99,11 @@ fn leave<const ACCOUNTED: bool>(status: i32) {
     let last = {
         let mut threads = process.threads.lock();
         if threads.len() == 1 {
+            drop(threads);
+            // It was not counted above if another thread was still ending then.
+            if let Some(memory) = memory {
+                memory.count_in(&mut process.ended_usage.lock());
+            }
             true
         } else {
             let index = threads.iter().position(|entry| core::ptr::eq(&**entry, &*thread));
@@ -129,27 +141,46 @@ fn end_tracing(thread: &Thread, status: i32, last: bool) -> bool {
     tracing::link::thread_ends(thread, status, last)
 }
 
+/// What happened in a space. The last thread of a process counts it, whether or not another process
+/// holds the space at the moment, to look into it or to change its mode. Processes that share a
+/// space for good (`CLONE_VM`) have the faults of each other, too.
+struct MemoryUse {
+    minor_faults: u64,
+    major_faults: u64,
+    peak_resident: u64,
+}
+
+impl MemoryUse {
+    /// The faults in a space that the thread only borrows (`vfork(2)`) are its owner's.
+    #[inline(always)]
+    fn of(thread: &Thread, space: &Space) -> MemoryUse {
+        let is_borrowed = thread.borrows.load(Ordering::Relaxed);
+        let (minor_faults, major_faults) = if is_borrowed { (0, 0) } else { space.faults() };
+        let peak_resident = space.peak_resident() as u64 * 4096;
+        MemoryUse { minor_faults, major_faults, peak_resident }
+    }
+
+    #[inline(always)]
+    fn count_in(self, sum: &mut Usage) {
+        sum.minor_faults += self.minor_faults;
+        sum.major_faults += self.major_faults;
+        sum.peak_resident = sum.peak_resident.max(self.peak_resident);
+    }
+}
+
 /// Gives the space back: wakes the waiters of futexes in it, then releases it.
 ///
 /// Inlined into [`leave`], though a measured exit calls it separately.
 #[inline(always)]
-fn release_memory(thread: &Thread) {
-    let Some(space) = thread.space() else { return };
+fn release_memory(thread: &Thread) -> Option<MemoryUse> {
+    let space = thread.space()?;
     futex::release_robust_list(thread);
     // No other process can see the word if none has the space (`mm_release`): one reference is the
     // thread's, one is this function's.
     if Arc::strong_count(&space) > 2 {
         futex::clear_tid(thread);
     }
-    {
-        let mut sum = thread.process.ended_usage.lock();
-        sum.peak_resident = sum.peak_resident.max(space.peak_resident() as u64 * 4096);
-        if Arc::strong_count(&space) == 2 {
-            let (minor, major) = space.faults();
-            sum.minor_faults += minor;
-            sum.major_faults += major;
-        }
-    }
+    let memory = MemoryUse::of(thread, &space);
     let old = thread.change_space(None);
     // Before the space is torn down: the parent of a vfork need not wait for that.
     thread.give_back();
@@ -157,6 +188,7 @@ fn release_memory(thread: &Thread) {
     if let Some(old) = old {
         left_space::release(old);
     }
+    Some(memory)
 }
 
 /// Decides about the wait status of a process whose last thread ends, and returns it.

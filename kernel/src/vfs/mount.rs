@@ -169,7 +169,7 @@ impl Table {
 }
 
 static TABLE: Lazy<RwSpinLock<Table>> = Lazy::new(|| RwSpinLock::new(Table::default()));
-static TREES: SpinLock<Trees<Mount>> = SpinLock::new(Trees::new());
+static TREES: SpinLock<Trees<Dentry, Mount>> = SpinLock::new(Trees::new());
 
 static CHANGES: schedule::Mutex<()> = schedule::Mutex::new(());
 
