@@ -73,7 +73,7 @@ pub fn exec(options: &Exec) -> Result<u8> {
         directory: options.directory.as_ref().map(|path| path.as_bytes().to_vec()),
         user: options.user.as_ref().map(|user| user.as_bytes().to_vec()),
         terminal: on_terminal.then(terminal::size),
-        pid_namespace: None,
+        ..Command::default()
     };
     pass_signals_on(Line::new(&socket)?, None)?;
     if on_terminal {

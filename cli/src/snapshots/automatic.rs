@@ -2,7 +2,8 @@
 //!
 //! The first run of a machine boots it. The second boots it, too, and then saves one like it as a
 //! snapshot, which takes about a second, once. Later runs of that machine begin there, so that
-//! nobody pays who runs something once. A machine is one by all that makes it: the options that
+//! nobody pays who runs something once. Before it is saved, the dynamic linker of the program that
+//! the options name finds its libraries, and nothing else runs: later runs have them in memory. A machine is one by all that makes it: the options that
 //! define it, QEMU, kernel, disks, the host's processor. When one of these changes it is another
 //! machine, whose first run boots.
 //!
@@ -126,13 +127,15 @@ fn keep(all: &Snapshots, key: &str, options: &Run) -> Result<()> {
     let _progress = Progress::new("Keeping the start of this machine for later runs");
     all.clear_up()?;
     let making = all.begin(key)?;
-    let run = machine_of(options);
+    // With the program, whose start is rehearsed.
+    let run = Run { command: options.command.clone(), ..machine_of(options) };
     let plan = Plan {
         run: &run,
         name: HOSTNAME,
         words: Vec::new(),
         texts: Vec::new(),
         warm: Vec::new(),
+        rehearses: true,
         limit: Some(PATIENCE),
     };
     save(&making, &plan)?;

@@ -33,6 +33,9 @@ pub struct Command {
     pub terminal: Option<(u16, u16)>,
     /// The PID namespace; `None`: the machine's.
     pub pid_namespace: Option<PidNamespace>,
+    /// The program is not started: its dynamic linker finds and maps its libraries, lists them, and
+    /// ends. So they are in memory when it is started.
+    pub rehearses: bool,
 }
 
 impl Command {
@@ -56,6 +59,9 @@ impl Command {
             Some(PidNamespace::Of(process)) => out.show("pid-namespace", process),
             None => {}
         }
+        if self.rehearses {
+            out.put("rehearses", "yes");
+        }
         out.finish()
     }
 
@@ -78,6 +84,7 @@ impl Command {
                         process => PidNamespace::Of(number(process)?),
                     });
                 }
+                b"rehearses" if value == b"yes" => command.rehearses = true,
                 _ => return Err(unknown(key)),
             }
         }
@@ -101,11 +108,19 @@ mod tests {
             user in prop::option::of(prop::collection::vec(1_u8.., 0..9)),
             terminal in prop::option::of(any::<(u16, u16)>()),
             process in prop::option::of(prop::option::of(any::<u32>())),
+            rehearses in any::<bool>(),
         ) {
             let named = |process: Option<u32>| process.map_or(PidNamespace::New, PidNamespace::Of);
             let pid_namespace = process.map(named);
-            let command =
-                Command { arguments, environment, directory, user, terminal, pid_namespace };
+            let command = Command {
+                arguments,
+                environment,
+                directory,
+                user,
+                terminal,
+                pid_namespace,
+                rehearses,
+            };
             prop_assert_eq!(Command::decode(&command.encode()), Ok(command));
         }
 
@@ -122,6 +137,7 @@ mod tests {
         assert!(Command::decode(b"colour=blue\0").is_err());
         assert!(Command::decode(b"rows=70000\0").is_err());
         assert!(Command::decode(b"pid-namespace=old\0").is_err());
+        assert!(Command::decode(b"rehearses=no\0").is_err());
         let shell = Command { terminal: Some((24, 80)), ..Command::default() };
         assert_eq!(Command::decode(b"rows=24\0columns=80\0"), Ok(shell));
         assert_eq!(Command::decode(b""), Ok(Command { arguments: vec![], ..Command::default() }));

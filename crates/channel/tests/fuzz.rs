@@ -19,6 +19,7 @@ fn corpus(side: Side) -> Vec<Message> {
                 user: Some(b"nobody:4".to_vec()),
                 terminal: Some((24, 80)),
                 pid_namespace: Some(PidNamespace::Of(7)),
+                rehearses: true,
             })),
             data(Stream::Input),
             Message::Close(Stream::Output),

@@ -26,7 +26,7 @@ pub use users::Identity;
 
 use crate::children::Children;
 use crate::control::{Control, HostMessage};
-use crate::program::{Surroundings, Task};
+use crate::program::{Program, Surroundings, Task};
 use crate::pump::ProgramEnd;
 use crate::{Failure, fresh};
 use hayate_channel::FIRST;
@@ -127,7 +127,10 @@ impl Agent {
 
     /// Starts the program that the job names, as the machine's first.
     fn start_first(&mut self) {
-        let started = Session::start(FIRST, &Task::of(&self.job), None, &self.surroundings, false);
+        let task = Task::of(&self.job);
+        let started = Program::of(&task).and_then(|program| {
+            Session::start(FIRST, program, &task, None, &self.surroundings, false)
+        });
         self.enter(FIRST, started);
     }
 
@@ -309,7 +312,9 @@ impl Agent {
         task.directory = command.directory.as_deref().or(task.directory);
         let pid_namespace = command.pid_namespace;
         let surroundings = Surroundings { identity, pid_namespace, ..self.surroundings.clone() };
-        Session::start(number, &task, command.terminal, &surroundings, true)
+        let program = Program::of(&task)?;
+        let program = if command.rehearses { program.rehearsed()? } else { program };
+        Session::start(number, program, &task, command.terminal, &surroundings, true)
     }
 
     /// Notes which programs have ended. Returns whether there are other processes: all of them are

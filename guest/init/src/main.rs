@@ -25,6 +25,7 @@ mod nvdimm;
 mod port;
 mod program;
 mod pump;
+mod rehearsal;
 mod starter;
 
 use agent::{Agent, Channel};
