@@ -2,10 +2,11 @@
 //!
 //! The first run of a machine boots it. The second boots it, too, and then saves one like it as a
 //! snapshot, which takes about a second, once. Later runs of that machine begin there, so that
-//! nobody pays who runs something once. Before it is saved, the dynamic linker of the program that
-//! the options name finds its libraries, and nothing else runs: later runs have them in memory. A machine is one by all that makes it: the options that
-//! define it, QEMU, kernel, disks, the host's processor. When one of these changes it is another
-//! machine, whose first run boots.
+//! nobody pays who runs something once. Before it is saved, the program that the options name and
+//! its libraries are read; only its dynamic linker runs, to find them.
+//!
+//! A machine is one by all that makes it: the options that define it, QEMU, kernel, disks, the
+//! host's processor. When one of these changes it is another machine, whose first run boots.
 //!
 //! A run boots as always if it asks for what a clone has not: the kernel's messages (`--log`), a
 //! shared folder, a disk of the user, non-volatile memory, a network described by options, and the

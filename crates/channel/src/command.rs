@@ -33,8 +33,8 @@ pub struct Command {
     pub terminal: Option<(u16, u16)>,
     /// The PID namespace; `None`: the machine's.
     pub pid_namespace: Option<PidNamespace>,
-    /// The program is not started: its dynamic linker finds and maps its libraries, lists them, and
-    /// ends. So they are in memory when it is started.
+    /// The program is not started, only its dynamic linker, which lists its libraries. The program
+    /// and they are read, so that they are in memory when it is started.
     pub rehearses: bool,
 }
 

@@ -28,6 +28,7 @@ use crate::children::Children;
 use crate::control::{Control, HostMessage};
 use crate::program::{Program, Surroundings, Task};
 use crate::pump::ProgramEnd;
+use crate::rehearsal;
 use crate::{Failure, fresh};
 use hayate_channel::FIRST;
 use hayate_channel::command::Command;
@@ -127,10 +128,7 @@ impl Agent {
 
     /// Starts the program that the job names, as the machine's first.
     fn start_first(&mut self) {
-        let task = Task::of(&self.job);
-        let started = Program::of(&task).and_then(|program| {
-            Session::start(FIRST, program, &task, None, &self.surroundings, false)
-        });
+        let started = Session::start(FIRST, &Task::of(&self.job), None, &self.surroundings, false);
         self.enter(FIRST, started);
     }
 
@@ -279,7 +277,28 @@ impl Agent {
         Ok(())
     }
 
+    /// Rehearses the start of a program, and answers when that is over: nothing else goes on in a
+    /// machine of which a snapshot is made.
+    fn rehearse(&mut self, number: u32, command: &Command) {
+        let mut task = Task::of(&self.job);
+        task.arguments = &command.arguments;
+        let rehearsed = Program::of(&task).and_then(|program| {
+            let failed = |error| Failure::new(format!("{}: {error}", program.path().display()));
+            rehearsal::rehearse(program.path(), &task.environment).map_err(failed)
+        });
+        self.channel.out.send(
+            number,
+            match rehearsed {
+                Ok(()) => Message::Exit(0),
+                Err(failure) => Message::Failed(failure.status as u8, failure.text),
+            },
+        );
+    }
+
     fn open(&mut self, number: u32, command: Command) {
+        if command.rehearses {
+            return self.rehearse(number, &command);
+        }
         let started = if self.stopping.is_some() {
             Err(Failure::new("the machine is being stopped"))
         } else if self.settled.is_some() {
@@ -312,9 +331,7 @@ impl Agent {
         task.directory = command.directory.as_deref().or(task.directory);
         let pid_namespace = command.pid_namespace;
         let surroundings = Surroundings { identity, pid_namespace, ..self.surroundings.clone() };
-        let program = Program::of(&task)?;
-        let program = if command.rehearses { program.rehearsed()? } else { program };
-        Session::start(number, program, &task, command.terminal, &surroundings, true)
+        Session::start(number, &task, command.terminal, &surroundings, true)
     }
 
     /// Notes which programs have ended. Returns whether there are other processes: all of them are

@@ -6,7 +6,6 @@ use crate::children::Children;
 use crate::control::{Control, HostMessage};
 use crate::launch::{self, Launch};
 use crate::pump::{self, Lines, ProgramEnd};
-use crate::rehearsal;
 use crate::starter::Starter;
 use hayate_channel::command::PidNamespace;
 use hayate_job::Job;
@@ -147,20 +146,8 @@ impl<'a> Program<'a> {
         Ok(Program { file: shell.as_bytes().to_vec(), arguments, directory })
     }
 
-    /// In place of the program its dynamic linker, which lists its libraries ([`rehearsal`]).
-    ///
-    /// # Errors
-    /// It has none.
-    pub fn rehearsed(self) -> Result<Program<'a>, Failure> {
-        let (linker, program) = rehearsal::linker(&self.file).map_err(|error| Failure {
-            text: format!("{}: {error}", self.path().display()),
-            status: 126,
-        })?;
-        let arguments = Cow::Owned(vec![linker.clone(), b"--list".to_vec(), program]);
-        Ok(Program { file: linker, arguments, ..self })
-    }
-
-    fn path(&self) -> &Path {
+    /// Its file.
+    pub fn path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.file))
     }
 }

@@ -67,12 +67,12 @@ impl Session {
     /// Why it was not started, with the status of a shell.
     pub fn start(
         number: u32,
-        found: Program,
         task: &Task,
         size: Option<(u16, u16)>,
         surroundings: &Surroundings,
         with_input: bool,
     ) -> Result<Session, Failure> {
+        let found = Program::of(task)?;
         let owner = surroundings.identity.as_ref().map_or(task.user, |who| (who.user, who.group));
         let ends = match size {
             Some(size) => terminal(size, owner)?,
