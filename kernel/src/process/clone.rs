@@ -298,7 +298,7 @@ fn new_thread(
         process,
         name,
         credentials: parent.credentials(),
-        files: if request.has(CLONE_FILES) { files } else { Arc::new(files.fork()?) },
+        files: if request.has(CLONE_FILES) { files } else { files.fork()? },
         directories: if request.has(CLONE_FS) { directories } else { Arc::new(directories.fork()) },
         space: Some(space),
         fs_base: position.fs_base,
@@ -553,7 +553,8 @@ fn wait_for_space(child: &Thread) {
     let mut rest = Rest::of(&parent.process);
     loop {
         let given_back = || (!child.borrows.load(Ordering::SeqCst)).then_some(());
-        match child.given_back.wait_interruptible(None, given_back) {
+        // The child has hardly done so yet: it is not asked before the queue is entered.
+        match child.given_back.sleep_interruptible(given_back) {
             Ok(()) => break,
             Err(Woken::Interrupted | Woken::TimedOut) => {
                 interrupted = true;

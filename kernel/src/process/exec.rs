@@ -291,5 +291,5 @@ pub fn own_files(thread: &Thread) -> Result<Option<Arc<FdTable>>> {
     if Arc::strong_count(&files) <= own {
         return Ok(None);
     }
-    Ok(Some(Arc::new(files.unshare()?)))
+    Ok(Some(files.unshare()?))
 }

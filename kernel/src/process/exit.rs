@@ -73,18 +73,18 @@ fn leave<const ACCOUNTED: bool>(status: i32) {
     let process = &thread.process;
     let size = if ACCOUNTED { thread.space().map_or(0, |space| space.size()) } else { 0 };
     schedule::current().begin_end();
-    let mut memory = release_memory(&thread);
+    let memory = release_memory(&thread);
     thread.traces.end(|| (process.id(), thread.leave_namespaces()));
     thread.set_files(None);
     thread.set_directories(None);
 
-    {
+    let alone = {
         // In one step, for a thread that adds up what the threads consumed (`Process::usage`).
         let mut ended = process.ended_usage.lock();
         let mut own = Usage::of(&schedule::current());
-        if process.threads.lock().len() == 1
-            && let Some(memory) = memory.take()
-        {
+        // The only thread stays the only one, since no other could make a further one.
+        let alone = process.threads.lock().len() == 1;
+        if let Some(memory) = memory.filter(|_| alone) {
             memory.count_in(&mut own);
         }
         ended.add(&own);
@@ -95,29 +95,9 @@ fn leave<const ACCOUNTED: bool>(status: i32) {
         thread.keep_scheduling(&schedule::current());
         // The execution owns the thread: without this the two would keep each other alive.
         thread.set_execution(None);
-    }
-    let last = {
-        let mut threads = process.threads.lock();
-        if threads.len() == 1 {
-            drop(threads);
-            // It was not counted above if another thread was still ending then.
-            if let Some(memory) = memory {
-                memory.count_in(&mut process.ended_usage.lock());
-            }
-            true
-        } else {
-            let index = threads.iter().position(|entry| core::ptr::eq(&**entry, &*thread));
-            let gone = index.map(|index| threads.remove(index));
-            let news = match process.is_grouped() {
-                true => follow::thread_ends(process, thread.id() == process.id()),
-                false => News::default(),
-            };
-            drop(threads);
-            drop(gone);
-            news.tell();
-            false
-        }
+        alone
     };
+    let last = alone || leave_others(&thread, memory);
     let is_shown = process.is_involved() && end_tracing(&thread, status, last);
     if last {
         let status = decide(process, status);
@@ -134,6 +114,30 @@ fn leave<const ACCOUNTED: bool>(status: i32) {
     }
 }
 
+/// Takes a thread out of the list of its process, unless the others have gone meanwhile and it is the
+/// last. Returns whether it is.
+fn leave_others(thread: &Thread, memory: Option<MemoryUse>) -> bool {
+    let process = &thread.process;
+    let mut threads = process.threads.lock();
+    if threads.len() == 1 {
+        drop(threads);
+        if let Some(memory) = memory {
+            memory.count_in(&mut process.ended_usage.lock());
+        }
+        return true;
+    }
+    let index = threads.iter().position(|entry| core::ptr::eq(&**entry, thread));
+    let gone = index.map(|index| threads.remove(index));
+    let news = match process.is_grouped() {
+        true => follow::thread_ends(process, thread.id() == process.id()),
+        false => News::default(),
+    };
+    drop(threads);
+    drop(gone);
+    news.tell();
+    false
+}
+
 /// Ends what the thread traces, and tells its tracer. Returns whether its number stays in use.
 #[cold]
 fn end_tracing(thread: &Thread, status: i32, last: bool) -> bool {
@@ -144,6 +148,7 @@ fn end_tracing(thread: &Thread, status: i32, last: bool) -> bool {
 /// What happened in a space. The last thread of a process counts it, whether or not another process
 /// holds the space at the moment, to look into it or to change its mode. Processes that share a
 /// space for good (`CLONE_VM`) have the faults of each other, too.
+#[derive(Clone, Copy)]
 struct MemoryUse {
     minor_faults: u64,
     major_faults: u64,

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use hayate_abi::process::{RLIM_INFINITY, RLIMIT_CPU};
+use hayate_abi::process::{RLIM_INFINITY, RLIMIT_CPU, RLIMIT_FSIZE};
 use hayate_abi::signal::{CLD_DUMPED, CLD_EXITED, CLD_KILLED, SIGKILL, Siginfo, SignalSet};
 use hayate_machine::sync::{Once, SpinLock};
 use intrusive_collections::{LinkedList, LinkedListAtomicLink, linked_list};
@@ -183,8 +183,11 @@ pub struct Process {
     pub(super) timers: SpinLock<Option<Box<Timers<Process>>>>,
     /// Whether a limit or a timer depends on the processor time of the process.
     pub(super) cpu_time_watched: AtomicBool,
-    executable: SpinLock<Option<Arc<Executable>>>,
-    vectors: SpinLock<Vectors>,
+    /// `RLIMIT_FSIZE` of `limits`.
+    size_limit: AtomicU64,
+    /// The program that it executes, and where its arguments and environment lie: under one lock,
+    /// since each fork reads both.
+    program: SpinLock<(Option<Arc<Executable>>, Vectors)>,
     /// See [`Process::steady`].
     exchange: SpinLock<()>,
     started: u64,
@@ -256,6 +259,7 @@ impl Process {
     pub fn new(id: u32, from: Inheritance) -> Process {
         let parent_id = from.parent.as_ref().map_or(0, |parent| parent.id);
         let cpu_limited = from.limits.soft(RLIMIT_CPU) != RLIM_INFINITY;
+        let size_limit = AtomicU64::new(from.limits.soft(RLIMIT_FSIZE));
         Process {
             id,
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
@@ -283,8 +287,8 @@ impl Process {
             moved: SpinLock::new(Moved::default()),
             timers: SpinLock::new(None),
             cpu_time_watched: AtomicBool::new(cpu_limited),
-            executable: SpinLock::new(from.executable),
-            vectors: SpinLock::new(from.vectors),
+            size_limit,
+            program: SpinLock::new((from.executable, from.vectors)),
             exchange: SpinLock::new(()),
             started: crate::schedule::time::monotonic_ns(),
             subreaper: AtomicBool::new(false),
@@ -460,9 +464,18 @@ impl Process {
         self.limits.lock().soft(resource)
     }
 
+    /// `RLIMIT_FSIZE`, which each write asks for.
+    #[inline]
+    pub fn size_limit(&self) -> u64 {
+        self.size_limit.load(Ordering::Relaxed)
+    }
+
     /// Changes its resource limits in one step.
     pub fn change_limits<T>(&self, change: impl FnOnce(&mut Limits) -> T) -> T {
-        change(Arc::make_mut(&mut self.limits.lock()))
+        let mut limits = self.limits.lock();
+        let result = change(Arc::make_mut(&mut limits));
+        self.size_limit.store(limits.soft(RLIMIT_FSIZE), Ordering::Relaxed);
+        result
     }
 
     /// Whether each tick must check its processor time.
@@ -478,13 +491,18 @@ impl Process {
 
     /// The program it executes.
     pub fn executable(&self) -> Option<Arc<Executable>> {
-        self.executable.lock().clone()
+        self.program.lock().0.clone()
+    }
+
+    /// The program it executes, and where its arguments and environment lie.
+    pub fn program(&self) -> (Option<Arc<Executable>>, Vectors) {
+        self.program.lock().clone()
     }
 
     /// Sets the program it executes. Returns the old one, whose file closes when the caller drops
     /// it; the caller must hold no locks then.
     pub fn set_executable(&self, file: Option<Arc<Executable>>) -> Option<Arc<Executable>> {
-        core::mem::replace(&mut *self.executable.lock(), file)
+        core::mem::replace(&mut self.program.lock().0, file)
     }
 
     /// Runs `look` while no thread replaces the space or the program of the process, or the state
@@ -502,12 +520,12 @@ impl Process {
 
     /// Where its arguments and environment lie.
     pub fn vectors(&self) -> Vectors {
-        *self.vectors.lock()
+        self.program.lock().1
     }
 
     /// Sets where its arguments and environment lie.
     pub fn set_vectors(&self, vectors: Vectors) {
-        *self.vectors.lock() = vectors;
+        self.program.lock().1 = vectors;
     }
 
     /// Calls a function for each thread, under the lock of the list: it must not sleep.

@@ -408,7 +408,7 @@ impl Thread {
         let files = self.files();
         // One reference is the thread's, one is this function's.
         if Arc::strong_count(&files) > 2 {
-            self.set_files(Some(Arc::new(files.unshare()?)));
+            self.set_files(Some(files.unshare()?));
         }
         Ok(())
     }

@@ -46,12 +46,8 @@ impl Executed {
     /// The state that a thread executes now.
     #[inline(always)]
     pub fn by(thread: &Thread) -> Executed {
-        let process = &thread.process;
-        Executed {
-            executable: process.executable(),
-            vectors: process.vectors(),
-            name: thread.name(),
-        }
+        let (executable, vectors) = thread.process.program();
+        Executed { executable, vectors, name: thread.name() }
     }
 }
 

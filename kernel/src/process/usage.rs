@@ -123,15 +123,16 @@ impl Usage {
         Usage { user_ns, system_ns, voluntary_switches, involuntary_switches, ..Usage::default() }
     }
 
-    /// Adds another sum; the higher of the two peaks counts.
+    /// Adds another sum; the higher of the two peaks counts. (2^64 nanoseconds are 584 years, and
+    /// nothing else is counted more often.)
     pub fn add(&mut self, other: &Usage) {
-        self.user_ns = self.user_ns.saturating_add(other.user_ns);
-        self.system_ns = self.system_ns.saturating_add(other.system_ns);
-        self.minor_faults = self.minor_faults.saturating_add(other.minor_faults);
-        self.major_faults = self.major_faults.saturating_add(other.major_faults);
-        self.voluntary_switches = self.voluntary_switches.saturating_add(other.voluntary_switches);
+        self.user_ns = self.user_ns.wrapping_add(other.user_ns);
+        self.system_ns = self.system_ns.wrapping_add(other.system_ns);
+        self.minor_faults = self.minor_faults.wrapping_add(other.minor_faults);
+        self.major_faults = self.major_faults.wrapping_add(other.major_faults);
+        self.voluntary_switches = self.voluntary_switches.wrapping_add(other.voluntary_switches);
         self.involuntary_switches =
-            self.involuntary_switches.saturating_add(other.involuntary_switches);
+            self.involuntary_switches.wrapping_add(other.involuntary_switches);
         self.peak_resident = self.peak_resident.max(other.peak_resident);
     }
 

@@ -30,11 +30,14 @@ pub enum WaitFor {
     Group(u32),
 }
 
+/// Beside the options of `waitid(2)`, and none of them: the report tells the child's user.
+pub const WITH_USER: u32 = 1 << 16;
+
 /// The report of `wait` about a child.
 pub struct Report {
     /// Its number, as the caller sees it.
     pub pid: u32,
-    /// Its real user.
+    /// Its real user. Of a child that has ended only [on request](WITH_USER), else 0.
     pub uid: u32,
     /// The status in the form of `wait4`.
     pub status: i32,
@@ -83,7 +86,8 @@ fn is_of_caller(parent: &Process, child: &Process) -> bool {
 
 /// Waits for a child to change its state.
 ///
-/// * `options` - of `WEXITED`, `WSTOPPED`, `WCONTINUED`, `WNOHANG`, `WNOWAIT`, `__W*`.
+/// * `options` - of `WEXITED`, `WSTOPPED`, `WCONTINUED`, `WNOHANG`, `WNOWAIT`, `__W*`, and
+///   [`WITH_USER`].
 ///
 /// Returns `None` with `WNOHANG` if there are children but none has changed. Fails with `ECHILD` if
 /// there is no child to wait for, `ERESTARTSYS` if a signal comes first.
@@ -152,12 +156,12 @@ fn look(parent: &Arc<Process>, which: WaitFor, options: u32) -> Option<Result<Op
     };
     if keep {
         drop(children);
-        return Some(Ok(Some(report_end(&child))));
+        return Some(Ok(Some(report_end(&child, options))));
     }
     let taken = children.remove(&child);
     drop(children);
     drop(taken);
-    Some(Ok(Some(reap(parent, child))))
+    Some(Ok(Some(reap(parent, child, options))))
 }
 
 /// Takes an ended child out of the list, if there is one.
@@ -173,8 +177,8 @@ pub(super) fn take_ended(parent: &Process) -> Option<Arc<Process>> {
 
 /// Buries an ended child, which is on no list any more; what it consumed is the parent's.
 #[inline(always)]
-pub(super) fn reap(parent: &Process, child: Arc<Process>) -> Report {
-    let report = report_end(&child);
+pub(super) fn reap(parent: &Process, child: Arc<Process>, options: u32) -> Report {
+    let report = report_end(&child, options);
     parent.children_usage.lock().add(&report.usage);
     let moved = *child.moved.lock();
     if !moved.is_nothing() {
@@ -225,8 +229,8 @@ fn look_at_traced(caller: &Arc<Process>, which: WaitFor, options: u32) -> (Optio
                 .then(|| caller.children.lock().remove(process))
                 .flatten();
             match taken {
-                Some(child) => reap(caller, child),
-                None => report_end(process),
+                Some(child) => reap(caller, child, options),
+                None => report_end(process, options),
             }
         }
     };
@@ -236,12 +240,14 @@ fn look_at_traced(caller: &Arc<Process>, which: WaitFor, options: u32) -> (Optio
     (Some(report), true)
 }
 
-fn report_end(child: &Process) -> Report {
+fn report_end(child: &Process, options: u32) -> Report {
     let status = child.exit_status.load(Ordering::Relaxed);
     let (code, value) = end_code(status);
     let mut usage = child.children_usage();
     usage.add(&child.ended_usage.lock());
-    Report { pid: visible::shown(child.id()), uid: real_user(child), status, code, value, usage }
+    // Not looked up for those who do not ask: this is a part of every start.
+    let uid = if options & WITH_USER != 0 { real_user(child) } else { 0 };
+    Report { pid: visible::shown(child.id()), uid, status, code, value, usage }
 }
 
 fn report_change(child: &Process, change: StopChange) -> Report {

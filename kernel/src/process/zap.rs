@@ -39,7 +39,7 @@ pub fn end_namespace(process: &Arc<Process>) {
         None => (namespace.count() <= own).then_some(None),
     };
     while let Some(child) = process.child_events.wait(next) {
-        wait::reap(process, child);
+        wait::reap(process, child, 0);
     }
     let signal = namespace.reboot_signal();
     if signal != 0 {

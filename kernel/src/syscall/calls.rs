@@ -158,6 +158,8 @@ pub extern "C" fn dispatch(regs: &mut UserRegs) {
 /// Handles a call that is not one of Linux'.
 #[cold]
 fn dispatch_own(regs: &mut UserRegs) -> i64 {
+    let handler = (regs.orig_rax as usize).checked_sub(OWN).and_then(|at| OWN_HANDLERS.get(at));
+    let Some(handler) = handler else { return Errno::ENOSYS.to_return() };
     leave_trampoline(regs);
     if recording::is_any() {
         let thread = crate::process::current();
@@ -167,8 +169,7 @@ fn dispatch_own(regs: &mut UserRegs) -> i64 {
             return regs.rax as i64;
         }
     }
-    let handler = (regs.orig_rax as usize).checked_sub(OWN).and_then(|at| OWN_HANDLERS.get(at));
-    handler.map_or(Errno::ENOSYS.to_return(), |handler| handler(regs))
+    handler(regs)
 }
 
 /// Prepares a call after which the program may be in another space, which does not have this

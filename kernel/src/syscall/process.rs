@@ -337,7 +337,7 @@ pub fn waitid(kind: i32, id: i32, info: usize, options: u32, usage: usize) -> Re
         _ => return Err(Errno::EINVAL),
     };
     let wanted = if nonblocking { options | WNOHANG } else { options };
-    let report = wait::wait(&own.process, which, wanted)?;
+    let report = wait::wait(&own.process, which, wanted | wait::WITH_USER)?;
     if nonblocking && report.is_none() && options & WNOHANG == 0 {
         return Err(Errno::EAGAIN);
     }

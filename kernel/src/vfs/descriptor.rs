@@ -194,16 +194,17 @@ impl FdTable {
     }
 
     /// Copies the table for a child; the files are shared. Call it without spin locks. `ENOMEM`.
-    pub fn fork(&self) -> Result<FdTable> {
+    pub fn fork(&self) -> Result<Arc<FdTable>> {
         let mut copy = Slots::default();
         growth::relieved(|| self.copy_to(&mut copy))?;
-        Ok(FdTable { slots: SpinLock::new(copy), acts_on_closing: AtomicBool::new(false) })
+        let acts_on_closing = AtomicBool::new(false);
+        Ok(Arc::new(FdTable { slots: SpinLock::new(copy), acts_on_closing }))
     }
 
     /// Copies the table for the same process, which shared it until now. `ENOMEM`.
     ///
     /// Record locks and directory watches stay with the old table; notifications are the process's.
-    pub fn unshare(&self) -> Result<FdTable> {
+    pub fn unshare(&self) -> Result<Arc<FdTable>> {
         let copy = self.fork()?;
         copy.acts_on_closing.store(self.acts_on_closing.load(Ordering::Relaxed), Ordering::Relaxed);
         Ok(copy)
@@ -235,8 +236,14 @@ impl FdTable {
             if free != 0 {
                 copy.lowest = copy.lowest.min(word * 64 + free.trailing_zeros() as usize);
             }
-            copy.used.push(used);
-            copy.close_on_exec.push(slots.close_on_exec.get(word).map_or(0, |bits| bits & used));
+            let closed = slots.close_on_exec.get(word).map_or(0, |bits| bits & used);
+            if words == 1 {
+                copy.used = SmallVec::from_buf([used]);
+                copy.close_on_exec = SmallVec::from_buf([closed]);
+            } else {
+                copy.used.push(used);
+                copy.close_on_exec.push(closed);
+            }
         }
         Ok(())
     }

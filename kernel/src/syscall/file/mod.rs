@@ -20,7 +20,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use hayate_abi::file::AT_FDCWD;
-use hayate_abi::process::{RLIMIT_FSIZE, RLIMIT_NOFILE};
+use hayate_abi::process::RLIMIT_NOFILE;
 use hayate_abi::signal::{SI_USER, SIGPIPE, Siginfo};
 use hayate_abi::{Errno, Result};
 use hayate_machine::user;
@@ -76,7 +76,7 @@ pub fn descriptor_limit() -> u64 {
 
 /// `RLIMIT_FSIZE`.
 pub fn size_limit() -> u64 {
-    process::current().process().limit(RLIMIT_FSIZE)
+    process::current().process().size_limit()
 }
 
 /// Gives a new open file the lowest free descriptor.
