@@ -197,17 +197,18 @@ fn enter_all(
 }
 
 /// Sleeps until a waiter is woken at any of its words.
+#[inline]
 fn sleep(waiter: &Arc<Waiter<Sleep>>, until: Option<Until>) -> Result<()> {
     let woken = || waiter.is_woken().then_some(());
-    let slept = match until {
-        None => waiter.sleep.0.wait_interruptible(None, woken),
-        Some(Until::Monotonic(deadline)) => {
-            waiter.sleep.0.wait_interruptible(Some(deadline), woken)
-        }
-        Some(Until::Realtime(goal)) => {
-            let _watch = Watch::begin(waiter.clone());
-            sleep_until_realtime(waiter, goal)
-        }
+    // One call, so that it becomes a part of the caller.
+    let deadline = match until {
+        None => Ok(None),
+        Some(Until::Monotonic(deadline)) => Ok(Some(deadline)),
+        Some(Until::Realtime(goal)) => Err(goal),
+    };
+    let slept = match deadline {
+        Ok(deadline) => waiter.sleep.0.wait_interruptible(deadline, woken),
+        Err(goal) => sleep_until_realtime(waiter, goal),
     };
     slept.map_err(|why| match why {
         Woken::TimedOut => Errno::ETIMEDOUT,
@@ -216,7 +217,9 @@ fn sleep(waiter: &Arc<Waiter<Sleep>>, until: Option<Until>) -> Result<()> {
 }
 
 /// Sleeps until a waiter is woken, or the real-time clock shows `goal`, by running or by being set.
-fn sleep_until_realtime(waiter: &Waiter<Sleep>, goal: u64) -> core::result::Result<(), Woken> {
+#[cold]
+fn sleep_until_realtime(waiter: &Arc<Waiter<Sleep>>, goal: u64) -> core::result::Result<(), Woken> {
+    let _watch = Watch::begin(waiter.clone());
     loop {
         let seen = clock::settings();
         let left = goal.saturating_sub(time::realtime_ns());

@@ -141,6 +141,7 @@ impl WaitQueue {
         found
     }
 
+    #[inline]
     fn wait_until<T>(
         &self,
         deadline: Option<u64>,
@@ -153,6 +154,7 @@ impl WaitQueue {
         }
     }
 
+    #[inline]
     fn sleep_until<T>(
         &self,
         deadline: Option<u64>,
