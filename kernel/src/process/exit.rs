@@ -114,8 +114,8 @@ fn leave<const ACCOUNTED: bool>(status: i32) {
     }
 }
 
-/// Takes a thread out of the list of its process, unless the others have gone meanwhile and it is the
-/// last. Returns whether it is.
+/// Takes a thread out of the list of its process, unless the others have gone meanwhile and it is
+/// the last. Returns whether it is.
 fn leave_others(thread: &Thread, memory: Option<MemoryUse>) -> bool {
     let process = &thread.process;
     let mut threads = process.threads.lock();

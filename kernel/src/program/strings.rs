@@ -145,8 +145,9 @@ impl Strings {
     }
 }
 
-/// Reads a string to the place `start` of `bytes`, behind which there is room or is made: zeroed once
-/// for several strings, since this is on the path of each start. Returns its length with its NUL.
+/// Reads a string to the place `start` of `bytes`, behind which there is room or is made: zeroed
+/// once for several strings, since this is on the path of each start. Returns its length with its
+/// NUL.
 fn read_one(bytes: &mut Vec<u8>, start: usize, address: usize) -> Result<usize> {
     let mut at = start;
     loop {
