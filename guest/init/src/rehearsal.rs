@@ -153,7 +153,8 @@ mod tests {
 
     #[test]
     fn paths_are_found_in_a_list() {
-        let text = b"\tvdso.so (0x7ffd)\n\tlibc.so.6 => /lib/libc.so.6 (0x7f)\n\t/lib/ld.so (0x7e)\n";
+        let text =
+            b"\tvdso.so (0x7ffd)\n\tlibc.so.6 => /lib/libc.so.6 (0x7f)\n\t/lib/ld.so (0x7e)\n";
         assert_eq!(listed(text).collect::<Vec<_>>(), [&b"/lib/libc.so.6"[..], b"/lib/ld.so"]);
         assert_eq!(listed(b"\tstatically linked\n").count(), 0);
     }
