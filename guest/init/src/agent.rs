@@ -277,6 +277,23 @@ impl Agent {
         Ok(())
     }
 
+    fn open(&mut self, number: u32, command: Command) {
+        let refusal = if self.stopping.is_some() {
+            Some("the machine is being stopped".into())
+        } else if self.settled.is_some() {
+            Some("the machine is a snapshot, and starts no program".into())
+        } else if self.sessions.len() >= MOST_SESSIONS {
+            Some(format!("{MOST_SESSIONS} programs run in the machine already"))
+        } else {
+            None
+        };
+        match refusal {
+            Some(text) => self.enter(number, Err(Failure::new(text))),
+            None if command.rehearses => self.rehearse(number, &command),
+            None => self.enter(number, self.started(number, command)),
+        }
+    }
+
     /// Rehearses the start of a program, and answers when that is over: nothing else goes on in a
     /// machine of which a snapshot is made.
     fn rehearse(&mut self, number: u32, command: &Command) {
@@ -286,29 +303,10 @@ impl Agent {
             let failed = |error| Failure::new(format!("{}: {error}", program.path().display()));
             rehearsal::rehearse(program.path(), &task.environment).map_err(failed)
         });
-        self.channel.out.send(
-            number,
-            match rehearsed {
-                Ok(()) => Message::Exit(0),
-                Err(failure) => Message::Failed(failure.status as u8, failure.text),
-            },
-        );
-    }
-
-    fn open(&mut self, number: u32, command: Command) {
-        if command.rehearses {
-            return self.rehearse(number, &command);
+        match rehearsed {
+            Ok(()) => self.channel.out.send(number, Message::Exit(0)),
+            Err(failure) => self.enter(number, Err(failure)),
         }
-        let started = if self.stopping.is_some() {
-            Err(Failure::new("the machine is being stopped"))
-        } else if self.settled.is_some() {
-            Err(Failure::new("the machine is a snapshot, and starts no program"))
-        } else if self.sessions.len() >= MOST_SESSIONS {
-            Err(Failure::new(format!("{MOST_SESSIONS} programs run in the machine already")))
-        } else {
-            self.started(number, command)
-        };
-        self.enter(number, started);
     }
 
     fn started(&self, number: u32, command: Command) -> Result<Session, Failure> {
