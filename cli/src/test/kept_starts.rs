@@ -12,8 +12,9 @@ use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-const CHECKS: [(&str, Check); 3] = [
+const CHECKS: [(&str, Check); 4] = [
     ("the_third_run_begins_there", third),
+    ("its_program_and_libraries_are_in_memory", rehearsed),
     ("a_torn_one_is_not_used_and_made_again", torn),
     ("several_runs_at_once_make_and_use_one", at_once),
 ];
@@ -103,6 +104,20 @@ fn third(hayate: &Hayate) -> Result<()> {
         .map(|_| Ok(text(&own.run(&[], "head -c 16 /dev/urandom | od -x", "")?.stdout)))
         .collect::<Result<_>>()?;
     ensure!(seeds.len() == 3, "random bytes came twice: {seeds:?}");
+    Ok(())
+}
+
+/// A shell waits for the disk when it begins in a machine that booted, and not at a kept start.
+fn rehearsed(hayate: &Hayate) -> Result<()> {
+    let own = Own::new(hayate);
+    own.keep()?;
+    let waits = |options: &[&str]| -> Result<u32> {
+        // The twelfth field: faults that waited for a device (`proc_pid_stat(5)`).
+        let script = "read a b c d e f g h i j k l m < /proc/$$/stat; echo $l";
+        Ok(text(&own.run(options, script, "")?.stdout).trim().parse()?)
+    };
+    let (booted, kept) = (waits(&["--boot"])?, waits(&[])?);
+    ensure!(booted > 0 && kept == 0, "{booted} waits after a boot, {kept} at a kept start");
     Ok(())
 }
 
