@@ -223,8 +223,8 @@ pub fn again(thread: &Thread, regs: &mut UserRegs, key: &Key) -> Result<()> {
     execute(thread, regs, prepared, Course::Plain)
 }
 
-/// Releases the robust futexes, clears the thread's number and forgets its area for sequences, while
-/// the space is still there.
+/// Releases the robust futexes, clears the thread's number and forgets its area for sequences,
+/// while the space is still there.
 pub fn leave_space_for_good(thread: &Thread) {
     futex::release_robust_list(thread);
     thread.sequences.forget();
