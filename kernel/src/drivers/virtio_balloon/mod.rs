@@ -206,17 +206,20 @@ impl Balloon {
 
     /// Serves the device for ever, or until it does not answer.
     fn serve(&self) {
-        let mut in_vain = 0;
+        let (mut in_vain, mut left) = (0, 0);
         loop {
             self.lookout.wait();
+            let has_changed = frames::untold() != left;
             let Some(told) = self.tell() else {
                 warn!("virtio-balloon: the device does not answer; it is told of nothing more");
                 return;
             };
+            left = frames::untold();
             // What this look only noted is told of at the next one. If that tells of nothing
-            // either, memory is too scarce to be without it for a moment.
-            in_vain = if told == 0 { in_vain + 1 } else { 0 };
-            let again = frames::untold() != 0 && in_vain < 2;
+            // either, and no memory came free meanwhile, memory is too scarce to be without it for
+            // a moment.
+            in_vain = if told == 0 && !has_changed { in_vain + 1 } else { 0 };
+            let again = left != 0 && in_vain < 2;
             if !again {
                 in_vain = 0;
             }
