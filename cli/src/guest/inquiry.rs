@@ -30,20 +30,39 @@ pub fn has_own_network(program: &Path) -> Result<bool> {
     if let Some(has) = verdict.known() {
         return Ok(has);
     }
-    let _alone = verdict.alone()?;
-    if let Some(has) = verdict.known() {
-        return Ok(has);
-    }
-    let Some(kinds) = ask(program, &["-netdev", "help"]) else { return Ok(false) };
-    let has = names_user(&kinds);
-    verdict.keep(Some(has))?;
-    if !has {
+    let has = settle(&verdict, || Some(names_user(&ask(program, &["-netdev", "help"])?)))?;
+    if has == Some(false) {
         terminal::say(
             "this QEMU has no network of its own (libslirp), so machines have a network only if \
              --net names one",
         );
     }
-    Ok(has)
+    Ok(has.unwrap_or(false))
+}
+
+/// Whether this QEMU can share folders (`virtio-9p`), which is an option of its build. The answer
+/// is kept, unless there is none.
+pub fn can_share(program: &Path) -> Result<bool> {
+    let verdict = Verdict::of_shares(program)?;
+    if let Some(can) = verdict.known() {
+        return Ok(can);
+    }
+    let can = settle(&verdict, || Some(ask(program, &["-device", "help"])?.contains("virtio-9p")))?;
+    Ok(can.unwrap_or(false))
+}
+
+/// Asks a question that nobody has answered, and keeps the answer. `None`: there was none.
+fn settle(verdict: &Verdict, question: impl FnOnce() -> Option<bool>) -> Result<Option<bool>> {
+    let _alone = verdict.alone()?;
+    // Another process may have asked meanwhile.
+    if let Some(known) = verdict.known() {
+        return Ok(Some(known));
+    }
+    let answer = question();
+    if answer.is_some() {
+        verdict.keep(answer)?;
+    }
+    Ok(answer)
 }
 
 /// Whether `user` is among the kinds of networks, a line for each.

@@ -13,6 +13,9 @@
 //! the last start, and everything else stays. [`devices`] has the options of its devices.
 
 mod devices;
+mod memory;
+
+pub use memory::{Memory, host_memory};
 
 use super::disk::UserDisk;
 use super::linux::{self, Flavour};
@@ -128,21 +131,6 @@ impl BootFiles {
     }
 }
 
-/// Where a machine's memory comes from.
-pub enum Memory {
-    /// QEMU makes it.
-    New,
-    /// A file that QEMU shares, from which a snapshot is made.
-    Shared(File),
-    /// A snapshot: its memory, mapped privately, and the state of processors and devices.
-    Restored {
-        /// The memory.
-        memory: File,
-        /// The state, from its beginning.
-        devices: File,
-    },
-}
-
 /// A machine, to which initramfs, disks and streams can be added.
 pub struct Qemu {
     /// The files that it boots.
@@ -152,6 +140,8 @@ pub struct Qemu {
     options: Machine,
     kvm: bool,
     memory: Memory,
+    /// Whether a machine that is saved has a balloon.
+    has_balloon: bool,
     silence: Duration,
     /// Each with QEMU's options that throttle it, if any.
     disks: Vec<(PathBuf, String)>,
@@ -185,15 +175,9 @@ impl Qemu {
     }
 
     /// A machine that begins at a snapshot, whose kernel is this file.
-    pub fn restored(
-        options: &Machine,
-        kernel: PathBuf,
-        memory: File,
-        devices: File,
-    ) -> Result<Qemu> {
+    pub fn restored(options: &Machine, kernel: PathBuf, memory: Memory) -> Result<Qemu> {
         let (modules, nvdimm) = (Vec::new(), Vec::new());
         let boot = BootFiles { system: System::Hayate, kernel, modules, nvdimm };
-        let memory = Memory::Restored { memory, devices };
         Ok(Qemu { memory, ..Qemu::of(options, boot)? })
     }
 
@@ -216,6 +200,7 @@ impl Qemu {
             options: options.clone(),
             kvm: options.accel == Accel::Kvm,
             memory: Memory::New,
+            has_balloon: false,
             silence,
             disks: Vec::new(),
             user_disks: Vec::new(),
@@ -236,14 +221,14 @@ impl Qemu {
         Qemu { program: program.into(), silence, ..Qemu::new(&options).unwrap() }
     }
 
-    /// Gives the machine memory of a file of the host, from which a snapshot can be made.
-    pub fn share_memory(&mut self, file: File) {
-        self.memory = Memory::Shared(file);
-    }
-
     /// Returns the disks' files, in their order.
     pub fn disks(&self) -> impl Iterator<Item = &Path> {
         self.disks.iter().map(|(disk, _)| disk.as_path())
+    }
+
+    /// Returns its memory in MiB, and the number of its processors.
+    pub fn size(&self) -> (u64, u8) {
+        (self.options.memory, self.options.cpus)
     }
 
     /// Whether it has a network device.
@@ -507,35 +492,6 @@ impl Qemu {
         }
     }
 
-    /// Adds the options for memory that is a file, and lets QEMU restore a snapshot.
-    fn back_memory(
-        &self,
-        command: &mut Command,
-        monitor: &UnixStream,
-        sockets: &mut Vec<OwnedFd>,
-    ) -> Result<()> {
-        let mut hand = |file: &File| -> Result<i32> {
-            let copy = file.try_clone().context("cannot duplicate a descriptor")?;
-            sockets.push(copy.into());
-            Ok(FIRST_SOCKET + sockets.len() as i32 - 1)
-        };
-        let (file, share) = match &self.memory {
-            Memory::New => return Ok(()),
-            Memory::Shared(file) => (file, "on"),
-            Memory::Restored { memory, .. } => (memory, "off"),
-        };
-        let (size, descriptor) = (self.options.memory, hand(file)?);
-        let object = format!(
-            "memory-backend-file,id=memory,size={size}M,mem-path=/dev/fd/{descriptor},share={share}"
-        );
-        command.args(["-object", &object, "-machine", "memory-backend=memory"]);
-        if let Memory::Restored { devices, .. } = &self.memory {
-            command.args(["-incoming", "defer"]);
-            qmp::restore(monitor, hand(devices)?).context("cannot write to QEMU's monitor")?;
-        }
-        Ok(())
-    }
-
     /// Adds the options for the board, and for how QEMU runs its processors.
     fn board(&self, command: &mut Command) {
         match self.options.board {
@@ -598,20 +554,6 @@ impl Qemu {
                 (!is_said).then_some("aslr=boot")
             }
         }
-    }
-
-    /// Whether the machine has the device by which the host gets unused memory back. QEMU drops
-    /// that memory at any time, so machines that count instructions do not have it; and it takes
-    /// only one such device.
-    ///
-    /// Memory that is a private mapping of a file must not be given back: QEMU would make holes in
-    /// the file (`ram_block_discard_range`).
-    fn gives_back(&self) -> bool {
-        let is_given = |option: &OsString| option.to_string_lossy().contains("virtio-balloon");
-        self.boot.system == System::Hayate
-            && matches!(self.memory, Memory::New)
-            && !self.options.deterministic
-            && !self.options.qemu.iter().any(is_given)
     }
 
     /// Whether guest time must be exactly the number of instructions.

@@ -1,5 +1,5 @@
-//! Verdicts about a QEMU, kept until they may have changed: whether KVM works with it, and whether
-//! it has a network of its own.
+//! Verdicts about a QEMU, kept until they may have changed: whether KVM works with it, whether it
+//! has a network of its own, and whether it can share folders.
 //!
 //! A file for each question, with one line for each QEMU: the verdict, what it depends on (for KVM
 //! the host's boot and its kernel's release), and the program's time, size and path. A line is
@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 /// The names of the files and their locks.
 const KVM: &str = "kvm";
 const NETWORK: &str = "own-network";
+const SHARES: &str = "shares";
 const WORKS: &str = "works ";
 const FAILS: &str = "fails ";
 
@@ -40,6 +41,11 @@ impl Verdict {
     /// Whether this program has a network of its own.
     pub fn of_network(qemu: &Path) -> Result<Verdict> {
         Verdict::of(paths::build("stamps")?.join(NETWORK), String::new(), qemu)
+    }
+
+    /// Whether this program can share folders.
+    pub fn of_shares(qemu: &Path) -> Result<Verdict> {
+        Verdict::of(paths::build("stamps")?.join(SHARES), String::new(), qemu)
     }
 
     fn of(file: PathBuf, host: String, qemu: &Path) -> Result<Verdict> {

@@ -5,9 +5,9 @@
 //! (`security_model=none`: owner and permissions are those of the host's file, and what the user
 //! may not give away stays the user's). docs/volumes.md says why not another model or virtiofs.
 
+use super::inquiry;
 use super::qemu::{escape, program};
 use crate::failure::{Failure, USAGE};
-use crate::tool;
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -42,8 +42,7 @@ pub fn requested(options: &[OsString]) -> Result<Vec<Volume>> {
 /// Checks that QEMU was built with its 9P server, which is an option of its build.
 pub fn check_qemu() -> Result<()> {
     let program = program()?;
-    let output = tool::run(Command::new(&program).args(["-device", "help"]))?;
-    if !String::from_utf8_lossy(&output.stdout).contains("virtio-9p") {
+    if !inquiry::can_share(&program)? {
         bail!(
             "--volume: {} was built without virtio-9p, by which folders are shared; show a copy by \
              --with",

@@ -1,26 +1,28 @@
-//! Starts that `run` keeps by itself.
+//! Starts that `run` keeps by itself ([`super::kept`], in the folder `build/starts`).
 //!
 //! The first run of a machine boots it. The second boots it, too, and then saves one like it as a
-//! snapshot, which takes about a second, once. Later runs of that machine begin there, so that
-//! nobody pays who runs something once. Before it is saved, the program that the options name and
-//! its libraries are read; only its dynamic linker runs, to find them.
+//! snapshot, which takes about a second, once. Later runs of that machine begin there. Before it is
+//! saved, the program that the options name and its libraries are read; only its dynamic linker
+//! runs, to find them.
 //!
 //! A machine is one by all that makes it: the options that define it, QEMU, kernel, disks, the
-//! host's processor. When one of these changes it is another machine, whose first run boots.
+//! host's processor. When one of these changes it is another machine, whose first run boots. Of the
+//! folders that it shares only their number counts: a machine that is saved has the devices by
+//! which they are shared, and a clone mounts its own.
 //!
 //! A run boots as always if it asks for what a clone has not: the kernel's messages (`--log`), a
-//! shared folder, a disk of the user, non-volatile memory, a network described by options, and the
-//! like; or more memory than [`MEMORY_MOST`], since a clone gives none back before it ends. `--boot`
+//! disk of the user, non-volatile memory, a network described by options, and the like. `--boot`
 //! asks for a boot.
 //!
-//! The folder `build/starts` has the newest [`MOST`] of these snapshots, and beside them a file for
-//! each machine that ran once. It can be removed at any time.
+//! A machine of more than [`PRIVATE_MOST`] gives unused memory back while it runs, and so has a
+//! copy of the snapshot's memory. A smaller one maps the file privately, gives back nothing before
+//! it ends, and begins some milliseconds earlier.
 //!
 //! Road not taken: keeping the start in a process that outlives the command. Nobody expects one,
 //! and a second later the host may be at its limit of processes, or of patience.
 
 use super::clone::{self, Clone};
-use super::directory::Snapshots;
+use super::kept::{PATIENCE, Starts};
 use super::make::{Plan, save};
 use super::manifest::{Identity, checksum, processor};
 use super::options;
@@ -29,23 +31,9 @@ use crate::guest::qemu::Qemu;
 use crate::guest::terminal;
 use crate::progress::Progress;
 use anyhow::Result;
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-/// The most starts that are kept.
-const MOST: usize = 6;
-/// The most machines that are remembered after one run.
-const MOST_SEEN: usize = 64;
-/// The largest machine whose start is kept, in MiB.
-const MEMORY_MOST: u64 = 2048;
-/// The most tries to keep a start: the command may be killed, or the disk be full.
-const MOST_TRIES: u64 = 3;
-/// The beginning of the names of files about machines that ran once.
-const SEEN: &str = ".seen-";
-/// The longest that saving may take, in seconds.
-const PATIENCE: u64 = 60;
+/// The largest machine that gives no memory back before it ends, in MiB.
+const PRIVATE_MOST: u64 = 2048;
 /// The host name of every machine that boots.
 const HOSTNAME: &str = "hayate";
 
@@ -55,8 +43,7 @@ pub fn key(options: &Run, qemu: &Qemu) -> Option<String> {
         && options.log.is_none()
         && !options.in_memory
         && options.machine.qemu.is_empty()
-        && options.machine.memory <= MEMORY_MOST
-        && options::check_make(&machine_of(options)).is_ok();
+        && options::check_make(&Run { volume: Vec::new(), ..machine_of(options) }).is_ok();
     if !is_plain {
         return None;
     }
@@ -67,8 +54,9 @@ pub fn key(options: &Run, qemu: &Qemu) -> Option<String> {
 fn name(options: &Run, qemu: &Qemu) -> Result<String> {
     let mut chosen = machine_of(options);
     chosen.machine.accel = qemu.accel();
+    let volumes = std::mem::take(&mut chosen.volume).len();
     let mut text = format!("{:?}\n{:?}\n", options::defining(&chosen), processor());
-    text += &format!("{} {}\n", qemu.has_kvm(), qemu.has_network());
+    text += &format!("{} {} {volumes}\n", qemu.has_kvm(), qemu.has_network());
     let files = [qemu.program.as_path(), &qemu.boot.kernel];
     for file in files.into_iter().chain(qemu.disks()) {
         let Identity { path, state, .. } = Identity::of(file)?;
@@ -85,88 +73,33 @@ fn machine_of(options: &Run) -> Run {
 
 /// Returns the machine if its start was kept and can be used.
 pub fn find(key: &str, options: &Run) -> Option<Clone> {
-    let all = Snapshots::kept().ok()?;
-    let snapshot = all.find(key).ok().filter(|found| found.manifest.obstacle().is_none())?;
-    // It was used now: those that were not go first.
-    let _ =
-        File::open(all.folder().join(key)).and_then(|file| file.set_modified(SystemTime::now()));
+    let snapshot = Starts::of_run().ok()?.find(key)?;
     clone::of(snapshot, &machine_of(options), options, Some(HOSTNAME)).ok()
 }
 
 /// Notes that the machine ran; the second time its start is kept.
 pub fn remember(key: &str, options: &Run) {
     // Where nothing can be written, nothing is kept.
-    let Ok(all) = Snapshots::kept() else { return };
-    if let Err(why) = note(&all, key, options) {
+    let Ok(starts) = Starts::of_run() else { return };
+    let kept = starts.note(key, |making| {
+        let _progress = Progress::new("Keeping the start of this machine for later runs");
+        // With the program, whose start is rehearsed.
+        let run = Run { command: options.command.clone(), ..machine_of(options) };
+        let plan = Plan {
+            run: &run,
+            name: HOSTNAME,
+            words: Vec::new(),
+            texts: Vec::new(),
+            warm: Vec::new(),
+            rehearses: true,
+            gives_back: options.machine.memory > PRIVATE_MOST,
+            limit: Some(PATIENCE),
+        };
+        save(making, &plan)
+    });
+    if let Err(why) = kept {
         terminal::say(&format!("cannot keep the start of this machine for later runs: {why:#}"));
     }
-}
-
-/// The file about a machine that ran is empty after its first run. It has a byte for each time that
-/// its start was about to be kept, and goes when it is.
-fn note(all: &Snapshots, key: &str, options: &Run) -> Result<()> {
-    let seen = all.folder().join(format!("{SEEN}{key}"));
-    let Ok(found) = seen.metadata() else {
-        File::create(&seen)?;
-        return keep_newest(all, |name| name.starts_with(SEEN), MOST_SEEN);
-    };
-    if found.len() >= MOST_TRIES {
-        return Ok(());
-    }
-    let mut file = File::options().append(true).open(&seen)?;
-    if file.try_lock().is_err() {
-        // Another run is about to keep it.
-        return Ok(());
-    }
-    file.write_all(b".")?;
-    keep(all, key, options)?;
-    let _ = std::fs::remove_file(&seen);
-    Ok(())
-}
-
-fn keep(all: &Snapshots, key: &str, options: &Run) -> Result<()> {
-    let _progress = Progress::new("Keeping the start of this machine for later runs");
-    all.clear_up()?;
-    let making = all.begin(key)?;
-    // With the program, whose start is rehearsed.
-    let run = Run { command: options.command.clone(), ..machine_of(options) };
-    let plan = Plan {
-        run: &run,
-        name: HOSTNAME,
-        words: Vec::new(),
-        texts: Vec::new(),
-        warm: Vec::new(),
-        rehearses: true,
-        limit: Some(PATIENCE),
-    };
-    save(&making, &plan)?;
-    keep_newest(all, |name| !name.starts_with('.'), MOST)
-}
-
-/// Removes all but the newest of the entries whose names fit.
-fn keep_newest(all: &Snapshots, fits: impl Fn(&str) -> bool, most: usize) -> Result<()> {
-    let mut entries: Vec<(SystemTime, PathBuf)> = Vec::new();
-    for entry in all.folder().read_dir()? {
-        let entry = entry?;
-        if fits(&entry.file_name().to_string_lossy()) {
-            // Another run may have removed it.
-            let Ok(metadata) = entry.metadata() else { continue };
-            entries.push((metadata.modified()?, entry.path()));
-        }
-    }
-    entries.sort();
-    let old = entries.len().saturating_sub(most);
-    entries.iter().take(old).try_for_each(|(_, path)| forget(all, path))
-}
-
-fn forget(all: &Snapshots, path: &Path) -> Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let gone = match path.is_dir() {
-        true => all.remove(&name),
-        false => std::fs::remove_file(path).map_err(Into::into),
-    };
-    // Another run may have been faster.
-    if path.exists() { gone } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -192,7 +125,16 @@ mod tests {
         ] {
             assert_eq!(key_of(words).as_ref(), Some(&plain), "{words:?}");
         }
-        for word in ["--memory=512M", "--cpus=2", "--recycle=none", "--aslr=start"] {
+        let one = key_of(&["--accel=tcg", "--volume=/tmp:/a"]).unwrap();
+        assert_eq!(key_of(&["--accel=tcg", "--volume=/usr:/b:ro"]).unwrap(), one);
+        for word in [
+            "--volume=/tmp:/a",
+            "--memory=512M",
+            "--memory=16G",
+            "--cpus=2",
+            "--recycle=none",
+            "--aslr=start",
+        ] {
             assert_ne!(key_of(&["--accel=tcg", word]).unwrap(), plain, "{word}");
         }
     }
@@ -202,11 +144,9 @@ mod tests {
         for word in [
             "--boot",
             "--log=-",
-            "--memory=4G",
             "--deterministic",
             "--linux",
             "--nvm=64M",
-            "--volume=/tmp:/tmp",
             "--disk=/tmp/disk",
             "--persist=a",
             "--net=tap:t0",

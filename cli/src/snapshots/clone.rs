@@ -10,7 +10,7 @@ use crate::failure::{FAULT, Failure, USAGE};
 use crate::guest::log::Sink;
 use crate::guest::qemu::Qemu;
 use crate::guest::session::{End, Event, Outcome, Session, Streams};
-use crate::guest::{network, terminal};
+use crate::guest::{network, terminal, volumes};
 use crate::machines::exec::{self, Line, converse, pass_signals_on};
 use crate::run::{self, standard};
 use anyhow::{Context, Result};
@@ -79,7 +79,7 @@ pub fn prepare(options: &Run, hostname: Option<&str>) -> Result<Clone> {
 /// # Errors
 /// The network that the options name is none for this snapshot.
 pub fn of(snapshot: Snapshot, made: &Run, options: &Run, hostname: Option<&str>) -> Result<Clone> {
-    let Snapshot { name, manifest, memory, devices } = snapshot;
+    let (name, manifest) = (snapshot.name.clone(), snapshot.manifest.clone());
     let name = name.as_str();
     let mut machine = Machine { network: options.machine.network.clone(), ..made.machine.clone() };
     machine.accel = if manifest.kvm { Accel::Kvm } else { Accel::Tcg };
@@ -94,15 +94,18 @@ pub fn of(snapshot: Snapshot, made: &Run, options: &Run, hostname: Option<&str>)
         (true, Some(mac)) => Some(mac.0),
         (true, None) => Some(network::any_mac()?.0),
     };
-    let mut qemu = Qemu::restored(&machine, manifest.kernel.path.clone(), memory, devices)?;
+    let volumes = volumes::requested(&options.volume)?;
+    let mut qemu = Qemu::restored(&machine, manifest.kernel.path.clone(), snapshot.restored()?)?;
     for disk in &manifest.disks {
         qemu.disk(&disk.path)?;
     }
+    let volumes = volumes.into_iter().map(|volume| qemu.volume(volume)).collect::<Result<_>>()?;
     let own = random.iter().take(4).map(|byte| format!("{byte:02x}")).collect::<String>();
     let hostname = hostname
         .map_or_else(|| format!("{}-{own}", &name[..name.len().min(MOST_NAME)]), String::from);
     let network = qemu.network();
-    let job = Job { hostname, network, ..run::job(&both(made, options), image.as_ref(), false) };
+    let job = run::job(&both(made, options), image.as_ref(), false);
+    let job = Job { hostname, network, volumes, ..job };
     let arguments = job.arguments.clone();
     let job = Job { arguments: Vec::new(), streams: hayate_job::Streams::Channel, ..job };
     let asks = job.network.as_ref().is_some_and(|network| network.dhcp || network.speaks_first);
@@ -144,16 +147,23 @@ impl Clone {
     /// starts by itself, if anything.
     pub fn greeting(&self, program: Vec<Vec<u8>>) -> Result<Vec<u8>> {
         let is_same = self.is_same && program.is_empty();
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let fresh = Fresh {
-            seed: random()?,
-            time: u64::try_from(since.as_nanos()).unwrap_or(u64::MAX),
-            hardware: self.hardware,
-            hostname: self.job.hostname.clone(),
-            job: (!is_same).then(|| Job { arguments: program, ..self.job.clone() }),
-        };
-        Ok(Frame::new(FIRST, Message::Fresh(fresh.encode())).encode())
+        let job = (!is_same).then(|| Job { arguments: program, ..self.job.clone() });
+        greeting(self.hardware, &self.job.hostname, job)
     }
+}
+
+/// The first message to a machine that was restored.
+///
+/// * `hardware` - the Ethernet address of its network device, if it has one.
+/// * `job` - its job, unless that is the snapshot's.
+///
+/// # Errors
+/// The host gives no random bytes.
+pub fn greeting(hardware: Option<[u8; 6]>, hostname: &str, job: Option<Job>) -> Result<Vec<u8>> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let time = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+    let fresh = Fresh { seed: random()?, time, hardware, hostname: hostname.into(), job };
+    Ok(Frame::new(FIRST, Message::Fresh(fresh.encode())).encode())
 }
 
 /// `./hayate run --from`.

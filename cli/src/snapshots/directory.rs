@@ -7,6 +7,7 @@
 
 use super::manifest::{Manifest, checksum, unusable};
 use crate::failure::{FAULT, Failure};
+use crate::guest::qemu::{Memory, host_memory};
 use crate::paths;
 use anyhow::{Context, Result, bail};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -54,6 +55,23 @@ pub struct Snapshot {
     pub devices: File,
 }
 
+impl Snapshot {
+    /// Returns the memory and the state of a machine that begins here.
+    ///
+    /// # Errors
+    /// The host lacks memory for a copy.
+    pub fn restored(self) -> Result<Memory> {
+        let Snapshot { manifest, memory, devices, .. } = self;
+        let is_own = manifest.gives_back;
+        if !is_own {
+            return Ok(Memory::Restored { memory, is_own, devices });
+        }
+        let copy = host_memory("memory")?;
+        copy_memory(&memory, &copy, manifest.memory << 20).context("cannot copy the memory")?;
+        Ok(Memory::Restored { memory: copy, is_own, devices })
+    }
+}
+
 impl Snapshots {
     /// Returns the folder, which is made if missing, after clearing up.
     pub fn open() -> Result<Snapshots> {
@@ -71,6 +89,13 @@ impl Snapshots {
     /// made if missing.
     pub fn kept() -> Result<Snapshots> {
         Ok(Snapshots { folder: paths::build("starts")? })
+    }
+
+    /// Returns this folder, which is made if missing.
+    pub fn at(folder: PathBuf) -> Result<Snapshots> {
+        let made = std::fs::create_dir_all(&folder);
+        made.with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(Snapshots { folder })
     }
 
     /// The folder itself.

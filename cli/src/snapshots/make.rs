@@ -15,6 +15,7 @@ use crate::compile;
 use crate::failure::{FAULT, Failure, USAGE};
 use crate::guest::initramfs;
 use crate::guest::log::Sink;
+use crate::guest::qemu::{Qemu, host_memory};
 use crate::guest::qmp::{self, QmpMessage};
 use crate::guest::session::{End, Event, Monitor, Session, Streams};
 use crate::machines::directory::now;
@@ -24,7 +25,8 @@ use hayate_channel::command::Command;
 use hayate_channel::frame::{Decoder, Frame, Message, Side, Stream};
 use hayate_channel::window::Receipts;
 use hayate_channel::{FIRST, VERSION};
-use rustix::fs::{MemfdFlags, memfd_create};
+use hayate_job::Job;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
@@ -56,6 +58,7 @@ pub fn make(options: &Make) -> Result<u8> {
             texts: options.warm.clone(),
             warm,
             rehearses: false,
+            gives_back: false,
             limit: run.timeout,
         },
     )?;
@@ -76,6 +79,8 @@ pub struct Plan<'a> {
     pub warm: Vec<Vec<String>>,
     /// Whether the start of the program that the options name is rehearsed.
     pub rehearses: bool,
+    /// Whether its clones give unused memory back while they run.
+    pub gives_back: bool,
     /// The time limit, in seconds.
     pub limit: Option<u64>,
 }
@@ -91,37 +96,99 @@ pub fn save(making: &Making, plan: &Plan<'_>) -> Result<()> {
     let program = std::mem::take(&mut job.arguments);
     let rehearsal = plan.rehearses.then_some(program);
     job.streams = hayate_job::Streams::Channel;
-    let network = qemu.has_network();
     job.hostname = plan.name.into();
-    let size = plan.run.machine.memory;
-    let memory = host_memory("memory")?;
-    memory.set_len(size << 20).context("cannot make the machine's memory")?;
-    qemu.share_memory(memory.try_clone().context("cannot duplicate a descriptor")?);
-    let devices = host_memory("devices")?;
+    // QEMU saves no machine that has mounted one; each clone mounts its own.
+    job.volumes = Vec::new();
     let mut chosen = plan.run.clone();
     chosen.machine.accel = qemu.accel();
     let defining = options::defining(&chosen).into_iter();
+    let about = About {
+        words: plan.words.clone(),
+        texts: plan.texts.clone(),
+        options: defining.map(|(field, (_, value))| (field.to_string(), value)).collect(),
+        image: container.map(|container| container.text()).transpose()?,
+    };
+    let further = [compile::copy()?];
+    let initramfs = initramfs::make(&job, archive.as_deref(), None, &further, &[])?;
+    let machine = Machine { name: plan.name, qemu, job: &job, initramfs: &initramfs };
+    let limit = plan.limit.map(Duration::from_secs);
+    let warming = Warming { rehearsal, warm: &plan.warm, limit };
+    save_machine(making, machine, about, warming, plan.gives_back)
+}
+
+/// A machine that is to be saved: it carries programs out by its channel, and its job names none.
+pub struct Machine<'a> {
+    /// The snapshot's name.
+    pub name: &'a str,
+    /// The machine.
+    pub qemu: Qemu,
+    /// Its job.
+    pub job: &'a Job,
+    /// Its initramfs, with that job.
+    pub initramfs: &'a File,
+}
+
+/// The parts of a snapshot's manifest that only tell how it was made.
+#[derive(Default)]
+pub struct About {
+    /// The words of the command line.
+    pub words: Vec<String>,
+    /// The warm-ups, as they were written.
+    pub texts: Vec<String>,
+    /// The options that define the machine, by their fields' names.
+    pub options: BTreeMap<String, String>,
+    /// What the image of its root file system says, if there is one.
+    pub image: Option<String>,
+}
+
+/// What a machine does before it is saved.
+#[derive(Default)]
+pub struct Warming<'a> {
+    /// The program whose start is rehearsed, if any.
+    pub rehearsal: Option<Vec<Vec<u8>>>,
+    /// The words of the warm-ups, in their order.
+    pub warm: &'a [Vec<String>],
+    /// The longest that boot and warm-ups may take.
+    pub limit: Option<Duration>,
+}
+
+/// Boots a machine, warms it up and saves it.
+///
+/// # Errors
+/// The machine, a warm-up or the disk fails. A snapshot of this name stays as it was.
+pub fn save_machine(
+    making: &Making,
+    machine: Machine<'_>,
+    about: About,
+    warming: Warming<'_>,
+    gives_back: bool,
+) -> Result<()> {
+    let Machine { name, mut qemu, job, initramfs } = machine;
+    let (size, cpus) = qemu.size();
+    let memory = host_memory("memory")?;
+    memory.set_len(size << 20).context("cannot make the machine's memory")?;
+    qemu.share_memory(memory.try_clone().context("cannot duplicate a descriptor")?, gives_back);
+    let devices = host_memory("devices")?;
     let mut manifest = Manifest {
         made: now(),
-        words: plan.words.clone(),
-        warm: plan.texts.clone(),
-        options: defining.map(|(field, (_, value))| (field.to_string(), value)).collect(),
+        words: about.words,
+        warm: about.texts,
+        options: about.options,
         memory: size,
-        cpus: plan.run.machine.cpus,
+        cpus,
         kvm: qemu.has_kvm(),
-        network,
+        network: qemu.has_network(),
+        gives_back,
         qemu: Identity::with(&qemu.program, version_of)?,
         kernel: Identity::with(&qemu.boot.kernel, checksum_of)?,
         disks: qemu.disks().map(Identity::of).collect::<Result<_>>()?,
         processor: processor(),
         token: token()?,
-        image: container.map(|container| container.text()).transpose()?,
+        image: about.image,
         devices: (0, String::new()),
-        job: checksum_of_job(&job),
+        job: checksum_of_job(job),
     };
-    let further = [compile::copy()?];
-    let initramfs = initramfs::make(&job, archive.as_deref(), None, &further, &[])?;
-    boot(plan, rehearsal, qemu, &initramfs, &devices)?;
+    boot(name, warming, qemu, initramfs, &devices)?;
     let mut state = vec![0; usize::try_from(devices.metadata()?.len())?];
     devices.read_exact_at(&mut state, 0).context("cannot read the state of the devices")?;
     manifest.devices = (state.len() as u64, checksum(&state));
@@ -149,12 +216,6 @@ fn own_words() -> Result<Vec<String>> {
     })
 }
 
-/// A file without a name in the host's memory.
-fn host_memory(name: &str) -> Result<File> {
-    let file = memfd_create(name, MemfdFlags::CLOEXEC).context("cannot make a file in memory")?;
-    Ok(file.into())
-}
-
 fn token() -> Result<String> {
     let mut bytes = [0; 16];
     let mut random = File::open("/dev/urandom").context("cannot open /dev/urandom")?;
@@ -164,16 +225,16 @@ fn token() -> Result<String> {
 
 /// Runs the machine until its devices are saved.
 fn boot(
-    plan: &Plan<'_>,
-    rehearsal: Option<Vec<Vec<u8>>>,
-    qemu: crate::guest::qemu::Qemu,
+    name: &str,
+    warming: Warming<'_>,
+    qemu: Qemu,
     initramfs: &File,
     devices: &File,
 ) -> Result<()> {
     let (guests, guest) = channel();
     let (monitors, monitor) = channel();
-    let warm = plan.warm.clone();
-    let limit = plan.limit.map(Duration::from_secs);
+    let Warming { rehearsal, warm, limit } = warming;
+    let warm = warm.to_vec();
     let mut session = Session::new(qemu, Streams::Channel(guests), Sink::None, limit);
     session.share_monitor(monitors);
     run::pass_signals_on(session.events())?;
@@ -195,7 +256,7 @@ fn boot(
         (End::Program(_), Err(error)) if outcome.errors.is_empty() => Err(error),
         _ => {
             run::conclude(&outcome, false)?;
-            Err(Failure::error(FAULT, format!("the snapshot {} was not made", plan.name)))
+            Err(Failure::error(FAULT, format!("the snapshot {name} was not made")))
         }
     }
 }

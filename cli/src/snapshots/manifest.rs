@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The version of this format, and of everything in a snapshot that QEMU does not check.
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 
 /// A file that a clone needs as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,8 @@ pub fn checksum(bytes: &[u8]) -> String {
 }
 
 /// Returns the checksum of what a clone's job has in common with that of its snapshot if the clone
-/// is started with no options of its own: all but name, program, disks and streams.
+/// is started with no options of its own: all but name, program, disks and streams. Folders count:
+/// a machine that is saved has none.
 pub fn checksum_of_job(job: &Job) -> String {
     let common = Job {
         arguments: Vec::new(),
@@ -92,7 +93,6 @@ pub fn checksum_of_job(job: &Job) -> String {
         persist: None,
         mounts: Vec::new(),
         disks: Vec::new(),
-        volumes: Vec::new(),
         streams: Streams::Channel,
         ..job.clone()
     };
@@ -136,6 +136,8 @@ pub struct Manifest {
     pub kvm: bool,
     /// Whether it has a network device.
     pub network: bool,
+    /// Whether it gives unused memory back to the host; then each clone has a copy of the memory.
+    pub gives_back: bool,
     /// The program of QEMU, with its version.
     pub qemu: Identity,
     /// Hayate's kernel, with its checksum.
@@ -168,6 +170,7 @@ impl Manifest {
             "cpus": self.cpus,
             "kvm": self.kvm,
             "network": self.network,
+            "gives-back": self.gives_back,
             "qemu": self.qemu.value(),
             "kernel": self.kernel.value(),
             "disks": self.disks.iter().map(Identity::value).collect::<Vec<_>>(),
@@ -217,6 +220,7 @@ impl Manifest {
             cpus: u8::try_from(number("cpus")?).ok()?,
             kvm: value.get("kvm")?.as_bool()?,
             network: value.get("network")?.as_bool()?,
+            gives_back: value.get("gives-back")?.as_bool()?,
             qemu: Identity::of_value(value.get("qemu")?)?,
             kernel: Identity::of_value(value.get("kernel")?)?,
             disks: value
@@ -286,6 +290,7 @@ pub(super) mod tests {
             cpus: 2,
             kvm: false,
             network: true,
+            gives_back: false,
             qemu: Identity::of(&file("qemu")).unwrap(),
             kernel: Identity::with(&file("kernel"), checksum_of).unwrap(),
             disks: vec![Identity::of(&file("disk")).unwrap()],
@@ -309,7 +314,7 @@ pub(super) mod tests {
         let edited = text.replace("\"cpus\":2", "\"cpus\":3");
         assert!(edited != text && Manifest::decode(&edited).is_err());
         let (_, rest) = text.split_once('\n').unwrap();
-        let later = rest.replace("\"format\":2", "\"format\":3");
+        let later = rest.replace("\"format\":3", "\"format\":4");
         let later = format!("{}\n{later}", checksum(later.as_bytes()));
         assert_eq!(Manifest::decode(&later), Err("it was made by another version of Hayate"));
     }

@@ -31,7 +31,8 @@
 //!
 //! A guest cannot change a snapshot: its memory is mapped privately, and it has no device by which
 //! QEMU would drop memory, because for a file that makes holes in the file
-//! (`ram_block_discard_range` of QEMU). Files that are cut short, or not those that were made
+//! (`ram_block_discard_range` of QEMU). A machine that has the device, because it is large or stays
+//! for long, gets a copy of the memory. Files that are cut short, or not those that were made
 //! together, are refused.
 //!
 //! # Road not taken
@@ -45,6 +46,7 @@
 pub mod automatic;
 pub mod clone;
 pub mod directory;
+pub mod kept;
 pub mod make;
 pub mod manage;
 pub mod manifest;

@@ -3,18 +3,22 @@
 use super::Trial;
 use super::command::{Check, Hayate, trials_of};
 use crate::arguments::Test;
+use crate::machines::manage::resident;
 use crate::paths;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
-use std::process::{Output, Stdio};
+use std::process::{Child, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
-const CHECKS: [(&str, Check); 4] = [
+const CHECKS: [(&str, Check); 6] = [
     ("the_third_run_begins_there", third),
     ("its_program_and_libraries_are_in_memory", rehearsed),
+    ("its_folders_are_those_of_each_run", folders),
+    ("a_large_machine_gives_memory_back", large),
     ("a_torn_one_is_not_used_and_made_again", torn),
     ("several_runs_at_once_make_and_use_one", at_once),
 ];
@@ -31,21 +35,30 @@ pub fn trials(options: &Test) -> Vec<Trial> {
 /// A machine that no other test and no user has.
 struct Own<'a> {
     hayate: &'a Hayate,
+    memory: &'static str,
     word: String,
 }
 
 impl<'a> Own<'a> {
     fn new(hayate: &'a Hayate) -> Own<'a> {
+        Own::sized(hayate, "192M")
+    }
+
+    fn sized(hayate: &'a Hayate, memory: &'static str) -> Own<'a> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        Own { hayate, word: format!("test={}-{number}", std::process::id()) }
+        Own { hayate, memory, word: format!("test={}-{number}", std::process::id()) }
+    }
+
+    fn start(&self, options: &[&str], script: &str) -> Result<Child> {
+        let own = ["--memory", self.memory, "--append", &self.word, "--timing"];
+        let options: Vec<&str> = own.iter().chain(options).copied().collect();
+        let mut command = self.hayate.command(&options, &["sh", "-c", script])?;
+        Ok(command.env_remove("HAYATE_BOOT").stdin(Stdio::piped()).spawn()?)
     }
 
     fn run(&self, options: &[&str], script: &str, input: &str) -> Result<Output> {
-        let own = ["--memory", "192M", "--append", &self.word, "--timing"];
-        let options: Vec<&str> = own.iter().chain(options).copied().collect();
-        let mut command = self.hayate.command(&options, &["sh", "-c", script])?;
-        let mut child = command.env_remove("HAYATE_BOOT").stdin(Stdio::piped()).spawn()?;
+        let mut child = self.start(options, script)?;
         child.stdin.take().context("no input")?.write_all(input.as_bytes())?;
         Ok(child.wait_with_output()?)
     }
@@ -118,6 +131,70 @@ fn rehearsed(hayate: &Hayate) -> Result<()> {
     };
     let (booted, kept) = (waits(&["--boot"])?, waits(&[])?);
     ensure!(booted > 0 && kept == 0, "{booted} waits after a boot, {kept} at a kept start");
+    Ok(())
+}
+
+/// A start is kept without the folders that its run shared; each run has its own, at paths of its
+/// own.
+fn folders(hayate: &Hayate) -> Result<()> {
+    let own = Own::new(hayate);
+    let host = tempfile::tempdir()?;
+    let volume = |name: &str, rest: &str| -> Result<String> {
+        let folder = host.path().join(name);
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join("name"), name)?;
+        Ok(format!("{}:{rest}", folder.display()))
+    };
+    let mut restored = Vec::new();
+    for (round, name) in ["a", "b", "c", "d"].into_iter().enumerate() {
+        let path = format!("/at/{round}");
+        let (first, second) = (volume(name, &path)?, volume("read", "/read:ro")?);
+        let options = ["--volume", &first, "--volume", &second];
+        let script = format!(
+            "cat {path}/name /read/name; echo; echo of {name} > {path}/made; \
+             touch /read/made 2>/dev/null || echo refused; ls -d /at/*"
+        );
+        restored.push(own.says(&options, &script, &format!("{name}read\nrefused\n{path}\n"))?);
+        let made = std::fs::read_to_string(host.path().join(name).join("made"))?;
+        ensure!(made == format!("of {name}\n"), "the host reads {made:?}");
+    }
+    ensure!(restored == [false, false, true, true], "restored: {restored:?}");
+    // One folder less is another machine.
+    let volume = volume("a", "/a")?;
+    ensure!(!own.says(&["--volume", &volume], "cat /a/name; echo", "a\n")?, "it did not boot");
+    Ok(())
+}
+
+/// What a program that ended has used goes back to the host while the machine runs.
+fn large(hayate: &Hayate) -> Result<()> {
+    const USED: u64 = 300 << 20;
+    let own = Own::sized(hayate, "3G");
+    own.keep()?;
+    let script = format!(
+        "python3 -c 'import sys; x = b\"x\" * {USED}; print(\"full\", flush=True); \
+         sys.stdin.buffer.raw.read(3)'; read go"
+    );
+    let mut child = own.start(&[], &script)?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
+    ensure!(line == "full\n", "{line:?}");
+    // The one child of the command is QEMU.
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let qemu = std::fs::read_to_string(children)?.trim().parse()?;
+    let held = || resident(qemu).context("what QEMU takes cannot be read");
+    let during = held()?;
+    let mut input = child.stdin.take().context("no input")?;
+    input.write_all(b"go\n")?;
+    let end = Instant::now() + Duration::from_secs(30);
+    while held()? + USED / 10 * 9 > during {
+        ensure!(Instant::now() < end, "{during} bytes were held, and still {}", held()?);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    input.write_all(b"go\n")?;
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "{}", output.status);
+    let errors = text(&output.stderr);
+    ensure!(errors.contains(RESTORED), "it booted: {errors}");
     Ok(())
 }
 

@@ -11,6 +11,7 @@
 //! what sets a clone apart. No program runs between that and the first message.
 
 use crate::Failure;
+use crate::mounts;
 use crate::network::{self, Place};
 use hayate_job::{Fresh, Job};
 use rustix::time::{ClockId, Timespec, clock_settime};
@@ -78,6 +79,7 @@ pub fn take(fresh: Fresh, job: &mut Job, prepared: Prepared) -> Result<(), Failu
             network::renew(&prepared.network, job.network.as_ref(), own.network.clone(), &network)?;
             let old = std::mem::replace(job, own);
             (job.root, job.mounts, job.streams) = (old.root, old.mounts, old.streams);
+            mounts::volumes(&job.volumes)?;
         }
     }
     if let Some(file) = &prepared.machine_id {
