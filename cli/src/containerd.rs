@@ -18,6 +18,8 @@ use std::path::Path;
 const SHIM: &str = "bin/containerd-shim-hayate-v1";
 /// The folder with the files that its machines need.
 const LIBRARY: &str = "lib/hayate";
+/// The folder there with the starts of machines that the shim keeps.
+const STARTS: &str = "starts";
 /// The files there.
 const FILES: [&str; 4] = ["kernel", "init", "container", "accel"];
 
@@ -44,6 +46,8 @@ pub fn install(prefix: &Path, wanted: Accel, profile: Profile) -> Result<()> {
         _ => "tcg\n",
     };
     put(&library.join("accel"), accel.as_bytes(), 0o644)?;
+    // They are of the kernel that was there before.
+    forget(&library.join(STARTS))?;
     let shim = compile::shim(profile)?;
     let content = std::fs::read(&shim);
     let content = content.with_context(|| format!("cannot read {}", shim.display()))?;
@@ -62,6 +66,16 @@ fn put(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     Ok(())
 }
 
+/// Removes a folder, if it is there.
+fn forget(folder: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Removes the files that were installed, and their folder if nothing else is there.
 fn remove(prefix: &Path) -> Result<()> {
     let library = prefix.join(LIBRARY);
@@ -74,6 +88,7 @@ fn remove(prefix: &Path) -> Result<()> {
             _ => {}
         }
     }
+    forget(&library.join(STARTS))?;
     let _ = std::fs::remove_dir(&library);
     Ok(())
 }

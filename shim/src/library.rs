@@ -41,6 +41,11 @@ impl Library {
         self.folder.join(hayate_container_plan::PROGRAM)
     }
 
+    /// The folder of the starts of machines that are kept.
+    pub fn starts(&self) -> PathBuf {
+        self.folder.join("starts")
+    }
+
     /// Whether KVM was found to work when this was installed.
     pub fn has_kvm(&self) -> bool {
         std::fs::read_to_string(self.folder.join("accel")).is_ok_and(|word| word.trim() == "kvm")

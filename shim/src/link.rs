@@ -57,10 +57,13 @@ impl Link {
 }
 
 impl Waiting {
-    /// Serves until the guest is gone. `ready` is called when it takes programs.
-    pub async fn serve(mut self, stream: UnixStream, ready: impl FnOnce()) {
+    /// Serves until the guest is gone. `greeting` is the first that it hears, as it stands; `ready`
+    /// is called when it takes programs.
+    pub async fn serve(mut self, stream: UnixStream, greeting: Vec<u8>, ready: impl FnOnce()) {
         let (mut input, output) = stream.into_split();
         let (frames, written) = unbounded_channel();
+        // The queue is new, so its other end is there.
+        let _ = frames.send(greeting);
         tokio::spawn(write(output, written));
         let mut service = Service {
             relay: Relay::default(),

@@ -9,13 +9,16 @@ use crate::link::{Link, link};
 use crate::network::TAP;
 use crate::size::Size;
 use crate::spec::Network;
+use crate::starts::{self, Kind};
 use anyhow::{Context, Result, anyhow};
 use hayate_cli::arguments::network::{Net, Network as Device};
 use hayate_cli::arguments::{Accel, Board, Machine as Options, Monitor as Vmm, Profile};
 use hayate_cli::guest::log::Sink;
+use hayate_cli::guest::network::any_mac;
 use hayate_cli::guest::qemu::Qemu;
 use hayate_cli::guest::session::{Event, Outcome, Session, Streams};
 use hayate_cli::guest::{initramfs, volumes::Volume};
+use hayate_cli::snapshots::clone;
 use hayate_container_plan::POD;
 use hayate_job::{Job, Root};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -70,20 +73,16 @@ pub struct Wanted<'a> {
 impl Machine {
     /// Starts a machine; programs that are started meanwhile wait for its guest. The receiver has
     /// what the kernel says of processes that are ended because memory lacks.
+    ///
+    /// # Errors
+    /// Files of the installation are missing, or QEMU does not start.
     pub async fn start(wanted: Wanted<'_>) -> Result<(Machine, UnboundedReceiver<Lack>)> {
         let library = Library::find()?;
-        let has_tap = has_tap(wanted.network);
-        let mut qemu = Qemu::installed(&options(&wanted, has_tap), library.kernel())?;
-        qemu.accelerate(library.has_kvm());
-        let mut shared = OsString::from(wanted.folder);
-        shared.push(format!(":{POD}"));
-        let volume = qemu.volume(Volume::of(&shared)?)?;
-        let told = if has_tap { None } else { qemu.network() };
-        let job = job(&wanted, volume, told);
-        let programs = [library.container()];
-        let temporary = std::env::temp_dir();
-        let initramfs =
-            initramfs::pack(&temporary, &job, None, None, &library.init(), &programs, &[])?;
+        let kind = Kind { size: wanted.size, has_tap: has_tap(wanted.network) };
+        let Origin { qemu, initramfs, greeting } = origin(&wanted, kind, &library)?;
+        if initramfs.is_some() {
+            starts::remember(kind);
+        }
         let (lacking, victims) = unbounded_channel();
         let sink = Sink::Shared(Arc::new(Mutex::new(Watch { line: Vec::new(), lacking })));
         let (guests, guest) = channel();
@@ -105,7 +104,7 @@ impl Machine {
                 && guest.set_nonblocking(true).is_ok()
                 && let Ok(guest) = tokio::net::UnixStream::from_std(guest)
             {
-                waiting.serve(guest, move || drop(ready.send(Event::Ready))).await;
+                waiting.serve(guest, greeting, move || drop(ready.send(Event::Ready))).await;
             }
         });
         let outcome = events.outcome;
@@ -119,8 +118,8 @@ impl Machine {
         });
         let pid =
             number.await.map_err(|_| anyhow!("QEMU was not started; the shim's log says why"))?;
-        let machine =
-            Machine { link, pid, size: wanted.size, has_tap, events: events.events, over };
+        let Kind { size, has_tap } = kind;
+        let machine = Machine { link, pid, size, has_tap, events: events.events, over };
         Ok((machine, victims))
     }
 
@@ -143,20 +142,57 @@ impl Machine {
 
 /// Whether a machine has an interface in the namespace of its pod. In the host's own it speaks as
 /// an ordinary program, as it does where the host's kernel has no such interfaces.
-fn has_tap(network: &Network) -> bool {
+pub fn has_tap(network: &Network) -> bool {
     *network != Network::Host && Path::new("/dev/net/tun").exists()
 }
 
-fn options(wanted: &Wanted, has_tap: bool) -> Options {
+/// How a machine begins.
+struct Origin {
+    qemu: Qemu,
+    /// For one that boots.
+    initramfs: Option<File>,
+    /// The first message to one that is restored; else empty.
+    greeting: Vec<u8>,
+}
+
+/// Makes a machine: it begins at a start that was kept, or boots.
+fn origin(wanted: &Wanted, kind: Kind, library: &Library) -> Result<Origin> {
+    let options = options(kind);
+    let mut qemu = Qemu::installed(&options, library.kernel())?;
+    qemu.accelerate(library.has_kvm());
+    let start = starts::find(kind, library, &qemu);
+    let is_restored = start.is_some();
+    if let Some(start) = start {
+        let chosen = Options { accel: qemu.accel(), ..options };
+        qemu = Qemu::restored(&chosen, library.kernel(), start.restored()?)?;
+    }
+    let mut shared = OsString::from(wanted.folder);
+    shared.push(format!(":{POD}"));
+    let volume = qemu.volume(Volume::of(&shared)?)?;
+    let told = if kind.has_tap { None } else { qemu.network() };
+    let job = job(wanted.name, vec![volume], told);
+    if is_restored {
+        let hardware = any_mac()?.0;
+        let greeting = clone::greeting(Some(hardware), wanted.name, Some(job))?;
+        return Ok(Origin { qemu, initramfs: None, greeting });
+    }
+    let programs = [library.container()];
+    let temporary = std::env::temp_dir();
+    let initramfs = initramfs::pack(&temporary, &job, None, None, &library.init(), &programs, &[])?;
+    Ok(Origin { qemu, initramfs: Some(initramfs), greeting: Vec::new() })
+}
+
+/// The options of a machine.
+pub fn options(kind: Kind) -> Options {
     Options {
-        cpus: wanted.size.cpus,
-        memory: wanted.size.memory,
+        cpus: kind.size.cpus,
+        memory: kind.size.memory,
         accel: Accel::Auto,
         board: Board::Q35,
         aslr: None,
         deterministic: false,
         nvm: None,
-        network: Device::of(match has_tap {
+        network: Device::of(match kind.has_tap {
             true => Net::OwnTap(TAP.into()),
             false => Net::User,
         }),
@@ -171,7 +207,12 @@ fn options(wanted: &Wanted, has_tap: bool) -> Options {
     }
 }
 
-fn job(wanted: &Wanted, volume: hayate_job::Volume, network: Option<hayate_job::Network>) -> Job {
+/// The job of a machine with this host name.
+pub fn job(
+    name: &str,
+    volumes: Vec<hayate_job::Volume>,
+    network: Option<hayate_job::Network>,
+) -> Job {
     Job {
         arguments: Vec::new(),
         environment: Vec::new(),
@@ -179,12 +220,12 @@ fn job(wanted: &Wanted, volume: hayate_job::Volume, network: Option<hayate_job::
         user: (0, 0),
         account: None,
         stop_signal: None,
-        hostname: wanted.name.to_string(),
+        hostname: name.to_string(),
         root: Root::Memory,
         persist: None,
         mounts: Vec::new(),
         disks: Vec::new(),
-        volumes: vec![volume],
+        volumes,
         streams: hayate_job::Streams::Channel,
         input_along: false,
         network,
@@ -231,7 +272,7 @@ struct Thread {
     guests: Sender<std::os::unix::net::UnixStream>,
     sink: Sink,
     numbers: tokio::sync::oneshot::Sender<u32>,
-    initramfs: File,
+    initramfs: Option<File>,
     network: Namespace,
 }
 
@@ -260,7 +301,7 @@ fn run(thread: Thread) -> Result<Started> {
             }
         });
         let _ = told.send(session.events());
-        let _ = sender.send(session.run(Some(&initramfs)));
+        let _ = sender.send(session.run(initramfs.as_ref()));
     };
     let named = std::thread::Builder::new().name("machine".into());
     named.spawn(body).context("cannot start a thread")?;

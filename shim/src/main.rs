@@ -11,7 +11,7 @@
 //! [`hooks`] those of the specification, [`spec`] which parts of the OCI specification are done,
 //! passed over and refused, with [`controls`], [`devices`],
 //! [`seccomp`] and [`size`]; [`folder`] the folder that
-//! pod and machine share, [`metrics`] what a container has used.
+//! pod and machine share, [`metrics`] what a container has used, [`starts`] where machines begin that need no boot.
 //!
 //! # Files
 //!
@@ -28,7 +28,6 @@
 //! `containerd-shim`: each `Wait` of containerd holds a thread of its server, which has a bounded
 //! number of them, and then serves no `Kill`. A disk made of the image, as `run --image` has: it is
 //! quicker to read, but containerd's snapshots are folders, and volumes can be nothing else.
-//! Clones of a snapshot: a machine that shares a folder cannot be saved (docs/snapshots.md).
 #![forbid(unsafe_code)]
 
 mod controls;
@@ -47,12 +46,29 @@ mod seccomp;
 mod service;
 mod size;
 mod spec;
+mod starts;
 mod stdio;
 
 use containerd_shim::{Config, asynchronous::run};
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match starts::serve() {
+        None => {}
+        Some(Ok(())) => return ExitCode::SUCCESS,
+        Some(Err(error)) => {
+            // The shim that wants to hear of it may have ended.
+            let _ = writeln!(std::io::stderr(), "{error:#}");
+            return ExitCode::FAILURE;
+        }
+    }
+    shim();
+    ExitCode::SUCCESS
+}
 
 #[tokio::main]
-async fn main() {
+async fn shim() {
     let config = Config {
         // The session of a machine waits for QEMU itself, and takes its orphans' place by nobody.
         no_reaper: true,

@@ -52,6 +52,9 @@ pub fn join(pid: u32) -> Result<Option<(Joined, Interface)>> {
     let path = format!("/proc/{pid}/ns/net");
     let namespace = File::open(&path).with_context(|| format!("cannot open {path}"))?;
     let found = within(&namespace, || {
+        if !has_others()? {
+            return Ok(None);
+        }
         let links = with_tap()?;
         let routes =
             [ask(&["-4", "-j", "route", "show"])?, ask(&["-6", "-j", "route", "show"])?].concat();
@@ -75,6 +78,19 @@ impl Joined {
             log::warn!("cannot leave the pod's network: {error:#}");
         }
     }
+}
+
+/// Whether the calling thread's namespace has an interface that may be the pod's.
+fn has_others() -> Result<bool> {
+    let path = "/proc/thread-self/net/dev";
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    Ok(others(&text))
+}
+
+/// Whether proc_pid_net(5)'s list of interfaces has others than the loopback's and QEMU's own.
+fn others(text: &str) -> bool {
+    let names = text.lines().filter_map(|line| Some(line.split_once(':')?.0.trim()));
+    names.into_iter().any(|name| name != "lo" && name != TAP)
 }
 
 /// The interfaces of the namespace, when QEMU has made its own there: it was started a moment ago.
@@ -211,6 +227,17 @@ mod tests {
         let infos: Vec<Value> = addresses.iter().map(info).collect();
         json!({ "ifname": name, "link_type": kind, "mtu": 1400, "address": "02:00:00:00:00:07",
             "addr_info": infos })
+    }
+
+    #[test]
+    fn a_namespace_of_ones_own_has_no_others() {
+        let head = "Inter-|   Receive  |  Transmit\n face |bytes    packets\n";
+        let list = |names: &[&str]| {
+            let lines = names.iter().map(|name| format!("{name:>6}: 0 0 0 0\n"));
+            format!("{head}{}", lines.collect::<String>())
+        };
+        assert!(!others(&list(&["lo"])) && !others(&list(&["lo", TAP])) && !others(head));
+        assert!(others(&list(&["lo", TAP, "eth0"])) && others(&list(&["eth0"])));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod filters;
 mod groups;
 mod namespaces;
 mod network;
+mod starts;
 
 use super::command::{Check, Hayate};
 use super::report::{Case, Verdict};
@@ -22,7 +23,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-const CHECKS: [(&str, Check); 23] = [
+const CHECKS: [(&str, Check); 24] = [
     ("a_container_runs_as_by_ctr_run", checks::runs),
     ("streams_pass_unchanged", checks::streams),
     ("a_container_has_a_terminal", checks::on_terminal),
@@ -42,6 +43,7 @@ const CHECKS: [(&str, Check); 23] = [
     ("limits_change_while_a_container_runs", groups::updates),
     ("one_container_of_a_pod_lacks_memory", groups::lacks),
     ("one_container_of_a_pod_is_paused", groups::pauses),
+    ("later_pods_begin_at_a_kept_start", starts::kept),
     ("nothing_is_left_by_what_is_killed", checks::killed),
     ("twenty_containers_run_at_once", checks::twenty),
     ("a_pod_is_reached_at_its_address", network::reached),
