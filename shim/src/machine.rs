@@ -37,6 +37,10 @@ use tokio::sync::watch;
 const LACKS: &str = "out of memory: process ";
 /// The same where its control group does (`kernel/src/process/cgroup/memory.rs`).
 const LACKS_IN_GROUP: &str = "Memory cgroup out of memory: ";
+/// ld.so(8). containerd sets it to a folder of its own and an empty one, which is the working
+/// directory: a dozen places to look for each of QEMU's libraries, where they are not, and where
+/// nothing of a pod should count as one.
+pub const LIBRARIES: &str = "LD_LIBRARY_PATH";
 /// The longest line of the kernel's that is looked at.
 const MOST_LINE: usize = 1024;
 
@@ -166,6 +170,7 @@ fn origin(wanted: &Wanted, kind: Kind, library: &Library) -> Result<Origin> {
         let chosen = Options { accel: qemu.accel(), ..options };
         qemu = Qemu::restored(&chosen, library.kernel(), start.restored()?)?;
     }
+    qemu.hide_variable(LIBRARIES);
     let mut shared = OsString::from(wanted.folder);
     shared.push(format!(":{POD}"));
     let volume = qemu.volume(Volume::of(&shared)?)?;

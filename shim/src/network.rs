@@ -16,6 +16,7 @@
 //! Roads not taken: a bridge between the two, which takes the addresses off the interface, where
 //! CNI looks for them (CHECK); passt, which ends every connection on the host, and makes it anew.
 
+use crate::machine::LIBRARIES;
 use anyhow::{Context, Result, bail, ensure};
 use hayate_cli::tool;
 use hayate_container_plan::interface::{Interface, Route, everywhere, hardware, prefix};
@@ -146,7 +147,12 @@ fn ask(words: &[&str]) -> Result<Vec<Value>> {
 fn run(program: &str, words: &[&str], input: &str) -> Result<String> {
     let shown = || format!("{program} {}", words.join(" "));
     let mut command = tool::command(program)?;
-    command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(words)
+        .env_remove(LIBRARIES)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut child = command.spawn().with_context(shown)?;
     if let Some(mut pipe) = child.stdin.take() {
         // It need not read it.

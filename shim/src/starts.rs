@@ -9,7 +9,7 @@
 //! A pod stays, so its machine gives unused memory back, and has a copy of the saved memory.
 
 use crate::library::Library;
-use crate::machine::{has_tap, job, options};
+use crate::machine::{LIBRARIES, has_tap, job, options};
 use crate::size::Size;
 use crate::spec::Network;
 use anyhow::{Context, Result, bail};
@@ -124,6 +124,7 @@ fn keep(kind: Kind) -> Result<()> {
 fn save(making: &Making, kind: Kind, library: &Library, mut qemu: Qemu) -> Result<()> {
     // A machine that could be started again with TCG would not be the one that is described.
     qemu.settle();
+    qemu.hide_variable(LIBRARIES);
     let empty = tempfile::tempdir().context("cannot make a folder")?;
     let mut shared = OsString::from(empty.path());
     shared.push(format!(":{POD}"));

@@ -142,6 +142,8 @@ pub struct Qemu {
     memory: Memory,
     /// Whether a machine that is saved has a balloon.
     has_balloon: bool,
+    /// Environment variables of this process that are not for QEMU.
+    hidden: Vec<&'static str>,
     silence: Duration,
     /// Each with QEMU's options that throttle it, if any.
     disks: Vec<(PathBuf, String)>,
@@ -201,6 +203,7 @@ impl Qemu {
             kvm: options.accel == Accel::Kvm,
             memory: Memory::New,
             has_balloon: false,
+            hidden: Vec::new(),
             silence,
             disks: Vec::new(),
             user_disks: Vec::new(),
@@ -219,6 +222,11 @@ impl Qemu {
     pub fn stand_in(program: &Path, options: &Machine, silence: Duration) -> Qemu {
         let options = Machine { kernel: Some(program.into()), ..options.clone() };
         Qemu { program: program.into(), silence, ..Qemu::new(&options).unwrap() }
+    }
+
+    /// Keeps an environment variable of this process from QEMU.
+    pub fn hide_variable(&mut self, name: &'static str) {
+        self.hidden.push(name);
     }
 
     /// Returns the disks' files, in their order.
@@ -423,6 +431,9 @@ impl Qemu {
             sockets.push(initramfs.try_clone().context("cannot duplicate a descriptor")?.into());
         }
         command.args(&self.options.qemu);
+        for name in &self.hidden {
+            command.env_remove(name);
+        }
         let mappings = sockets
             .into_iter()
             .zip(FIRST_SOCKET..)
