@@ -8,6 +8,7 @@ use crate::arguments::containerd::ContainerdRequest;
 use crate::arguments::{Accel, Profile};
 use crate::compile;
 use crate::guest::{accel, volumes};
+use crate::snapshots::directory;
 use anyhow::{Context, Result};
 use std::fs::Permissions;
 use std::io::{ErrorKind, Write};
@@ -47,7 +48,7 @@ pub fn install(prefix: &Path, wanted: Accel, profile: Profile) -> Result<()> {
     };
     put(&library.join("accel"), accel.as_bytes(), 0o644)?;
     // They are of the kernel that was there before.
-    forget(&library.join(STARTS))?;
+    directory::remove(&library.join(STARTS))?;
     let shim = compile::shim(profile)?;
     let content = std::fs::read(&shim);
     let content = content.with_context(|| format!("cannot read {}", shim.display()))?;
@@ -66,16 +67,6 @@ fn put(path: &Path, content: &[u8], mode: u32) -> Result<()> {
     Ok(())
 }
 
-/// Removes a folder, if it is there.
-fn forget(folder: &Path) -> Result<()> {
-    match std::fs::remove_dir_all(folder) {
-        Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Removes the files that were installed, and their folder if nothing else is there.
 fn remove(prefix: &Path) -> Result<()> {
     let library = prefix.join(LIBRARY);
@@ -88,7 +79,7 @@ fn remove(prefix: &Path) -> Result<()> {
             _ => {}
         }
     }
-    forget(&library.join(STARTS))?;
+    directory::remove(&library.join(STARTS))?;
     let _ = std::fs::remove_dir(&library);
     Ok(())
 }

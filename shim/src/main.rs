@@ -9,9 +9,9 @@
 //! programs, [`machine`] the machine, [`link`] the channel to its guest, [`program`] one program
 //! with its streams, [`stdio`] the host's ends of these, [`logger`] programs that take output,
 //! [`hooks`] those of the specification, [`spec`] which parts of the OCI specification are done,
-//! passed over and refused, with [`controls`], [`devices`],
-//! [`seccomp`] and [`size`]; [`folder`] the folder that
-//! pod and machine share, [`metrics`] what a container has used, [`starts`] where machines begin that need no boot.
+//! passed over and refused, with [`controls`], [`devices`], [`seccomp`] and
+//! [`size`]; [`folder`] the folder that pod and machine share, [`metrics`] what a container has
+//! used, [`starts`] where machines begin that need no boot.
 //!
 //! # Files
 //!

@@ -90,8 +90,8 @@ fn has_others() -> Result<bool> {
 
 /// Whether proc_pid_net(5)'s list of interfaces has others than the loopback's and QEMU's own.
 fn others(text: &str) -> bool {
-    let names = text.lines().filter_map(|line| Some(line.split_once(':')?.0.trim()));
-    names.into_iter().any(|name| name != "lo" && name != TAP)
+    let mut names = text.lines().filter_map(|line| Some(line.split_once(':')?.0.trim()));
+    names.any(|name| name != "lo" && name != TAP)
 }
 
 /// The interfaces of the namespace, when QEMU has made its own there: it was started a moment ago.

@@ -140,8 +140,6 @@ pub struct Qemu {
     options: Machine,
     kvm: bool,
     memory: Memory,
-    /// Whether a machine that is saved has a balloon.
-    has_balloon: bool,
     /// Environment variables of this process that are not for QEMU.
     hidden: Vec<&'static str>,
     silence: Duration,
@@ -202,7 +200,6 @@ impl Qemu {
             options: options.clone(),
             kvm: options.accel == Accel::Kvm,
             memory: Memory::New,
-            has_balloon: false,
             hidden: Vec::new(),
             silence,
             disks: Vec::new(),

@@ -222,7 +222,8 @@ fn trailer(token: &str) -> Vec<u8> {
     end
 }
 
-fn remove(folder: &Path) -> Result<()> {
+/// Removes a folder with all that is in it, if it is there.
+pub fn remove(folder: &Path) -> Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             bail!("cannot remove {}: {error}", folder.display())

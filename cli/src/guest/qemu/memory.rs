@@ -16,7 +16,12 @@ pub enum Memory {
     /// QEMU makes it.
     New,
     /// A file that QEMU shares, from which a snapshot is made.
-    Saved(File),
+    Saved {
+        /// The memory.
+        memory: File,
+        /// Whether the machine has the device by which unused memory goes back, as its clones will.
+        gives_back: bool,
+    },
     /// A file that begins as the memory of a snapshot.
     Restored {
         /// The memory.
@@ -41,9 +46,8 @@ impl Qemu {
     /// Gives the machine memory of a file of the host, from which a snapshot can be made.
     /// `gives_back`: it has the device by which the host gets unused memory back, as its clones
     /// will.
-    pub fn share_memory(&mut self, file: File, gives_back: bool) {
-        self.memory = Memory::Saved(file);
-        self.has_balloon = gives_back;
+    pub fn share_memory(&mut self, memory: File, gives_back: bool) {
+        self.memory = Memory::Saved { memory, gives_back };
     }
 
     /// Adds the options for memory that is a file, and lets QEMU restore a snapshot.
@@ -60,7 +64,7 @@ impl Qemu {
         };
         let (file, share) = match &self.memory {
             Memory::New => return Ok(()),
-            Memory::Saved(file) => (file, "on"),
+            Memory::Saved { memory, .. } => (memory, "on"),
             Memory::Restored { memory, is_own: true, .. } => (memory, "on"),
             Memory::Restored { memory, .. } => (memory, "off"),
         };
@@ -86,7 +90,7 @@ impl Qemu {
         let is_given = |option: &OsString| option.to_string_lossy().contains("virtio-balloon");
         let may_drop = match &self.memory {
             Memory::New => true,
-            Memory::Saved(_) => self.has_balloon,
+            Memory::Saved { gives_back, .. } => *gives_back,
             Memory::Restored { is_own, .. } => *is_own,
         };
         self.boot.system == System::Hayate
